@@ -1,9 +1,10 @@
-"""Hand-overs on their way to ids that a machine has: for tile programs, and for targets whose loops
-are their own.
+"""Hand-overs on their way to ids that a machine has, as values are given registers: for tile
+programs, and for targets whose loops are their own.
 
 A *hand-over* is a place where one engine signals and another waits. How a program is written with
 some of them, and what is wrong with it then, an ``Assignment`` is told by its subclass; which are
-needed, which ids each has, and what becomes of those for which there are too few it decides here.
+needed, which ids each has, and what becomes of those for which there are too few it decides here,
+by asking that proof: it is exact where rules of interference would be guesses.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from tilewright.errors import TilewrightError
 from tilewright.machine.synchronisation import Synchronisation
-from tilewright.tile.event_ids import APART, Request, give_ids, needed
+
+APART = 1 << 10
+"""Ids from here on stand for those that are not given yet; no two are the same."""
 
 BlockT = TypeVar("BlockT")
 StatementT = TypeVar("StatementT")
@@ -106,7 +109,7 @@ class Placed(Generic[AnyHandover]):
 
 @dataclass(frozen=True)
 class Finding(Generic[AnyHandover]):
-    """What a proof finds wrong with a program."""
+    """A fault of a program that its proof finds."""
 
     text: str
     item: Placed[AnyHandover] | None = None
@@ -128,8 +131,8 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         self.cases = [case]
 
     @abstractmethod
-    def prune(self) -> None:
-        """Leave out what the proof does not need."""
+    def prune(self) -> bool:
+        """Leave out what the proof does not need; return False if that is not asked."""
 
     @abstractmethod
     def holds(self, items: Sequence[Placed[AnyHandover]]) -> bool:
@@ -174,16 +177,13 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
                 self._narrow(tight)
                 continue
             problem = self.problem()
-            if problem is None and any(item.reason for item in self.items):
-                self.prune()
-                if self._number() is not None:
-                    continue
-                problem = self.problem()
-                if problem is not None:
-                    continue
-            if problem is None:
+            barred = any(item.reason for item in self.items)
+            if problem is not None:
+                self.mend(problem)
+            elif not (barred and self.prune()) or (
+                self._number() is None and self.problem() is None
+            ):
                 return
-            self.mend(problem)
         raise self.refusal(problem or Finding("too few ids"))
 
     def size(self, item: Placed[AnyHandover]) -> int:
@@ -192,53 +192,64 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         return slots if depth is not None and depth < slots else 1
 
     def keep_needed(self, holds: Callable[[Sequence[Placed[AnyHandover]]], bool]) -> None:
-        """Leave out each hand-over without which a proof holds."""
-        self.items = needed(self.items, lambda item: item.handover.back, holds)
+        """Leave out each hand-over without which a proof holds.
+
+        Those that hand slots back are tried first: what is handed on is rarely implied by another.
+        """
+        for item in sorted(self.items, key=lambda each: not each.handover.back):
+            fewer = [each for each in self.items if each is not item]
+            if holds(fewer):
+                self.items = fewer
 
     def apart(self) -> list[Placed[AnyHandover]]:
         """Return the items with ids that no two of them share."""
-        sizes = [self.size(item) for item in self.items]
-        bases = [APART * (number + 1) for number in range(len(sizes))]
-        return [
-            item if item.reason else replace(item, ids=tuple(range(base, base + size)))
-            for item, base, size in zip(self.items, bases, sizes, strict=True)
-        ]
+        bases = range(APART, APART * (len(self.items) + 1), APART)
+        return [self._from(base, item) for base, item in zip(bases, self.items, strict=True)]
 
-    def _with(self, ids: Sequence[range]) -> list[Placed[AnyHandover]]:
-        """The items, with ids for those that are no barriers."""
-        id_ranges = iter(ids)
-        return [
-            item if item.reason else replace(item, ids=tuple(next(id_ranges)))
-            for item in self.items
-        ]
+    def _from(self, base: int, item: Placed[AnyHandover]) -> Placed[AnyHandover]:
+        """A hand-over with ids from a first one; a barrier has none."""
+        ids = range(base, base + self.size(item))
+        return item if item.reason else replace(item, ids=tuple(ids))
 
     def _number(self) -> tuple[str, str] | None:
-        """Give ids; the pair of engines that has too few of them, if one has."""
-        requests = [
-            Request(self._pair(item), self.size(item), self.runs(item.handover))
-            for item in self.items
-            if not item.reason
-        ]
+        """Give ids; the pair of engines that has too few of them, if one has.
 
-        def holds(ids: Sequence[range]) -> bool:
-            items = self._with(ids)
-            return not self._mixed(items) and self.holds(items)
-
-        assignment = give_ids(requests, self.limits.count, holds)
-        self.items = self._with(assignment.ids)
-        return cast("tuple[str, str] | None", assignment.tight)
+        Each hand-over has its own while there are enough for its pair. Otherwise each gets the
+        first with which the proof holds, the most executed first.
+        """
+        items = self.items = self.apart()
+        pairs: dict[tuple[str, str], list[int]] = {}
+        for number, item in enumerate(items):
+            if not item.reason:
+                pairs.setdefault(self._pair(item), []).append(number)
+        for pair, mine in pairs.items():
+            sizes = [self.size(items[number]) for number in mine]
+            if sum(sizes) <= self.limits.count:
+                for place, number in enumerate(mine):
+                    items[number] = self._from(sum(sizes[:place]), items[number])
+                continue
+            for number in sorted(mine, key=lambda n: -self.runs(items[n].handover)):
+                item = items[number]
+                for base in range(self.limits.count - self.size(item) + 1):
+                    items[number] = self._from(base, item)
+                    if not self._mixed() and self.holds(items):
+                        break
+                else:
+                    items[number] = item
+                    return pair
+        return None
 
     def _pair(self, item: Placed[AnyHandover]) -> tuple[str, str]:
         """Return the owner of the ids: a pair of engines, or, for reply words, the machine."""
         return ("", "") if self.limits.style == "replies" else item.handover.engines
 
-    def _mixed(self, items: Sequence[Placed[AnyHandover]]) -> bool:
+    def _mixed(self) -> bool:
         """Return True if a reply word would serve two pairs of engines; the proof would find it
         later."""
         owner: dict[int, tuple[str, str]] = {}
         return self.limits.style == "replies" and any(
             owner.setdefault(number, item.handover.engines) != item.handover.engines
-            for item in items
+            for item in self.items
             for number in item.ids
         )
 

@@ -68,7 +68,6 @@ from tilewright.targets.ascend.program import (
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove, prove_trace
 from tilewright.tile import assignment
 from tilewright.tile.assignment import Assignment, Finding, merged
-from tilewright.tile.event_ids import APART
 
 MANY = 1 << 40
 """Events enough for any program: how many there are is asked at the end."""
@@ -89,15 +88,7 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     every = cases(program)
     if any(isinstance(statement, Flag) for statement in statements(program.body)):
         return _proven(program, events, every)
-    handovers = _with_joins(
-        program,
-        merged(
-            list(_handovers(program)),
-            int.__lt__,
-            lambda each: str(each.of.slot) if each.of is not None else None,
-        ),
-    )
-    flags = _Assignment(program, Synchronisation(style="flags", ids=events), handovers, every)
+    flags = _Assignment(program, Synchronisation(style="flags", ids=events), every)
     flags.run(every)
     return flags.whole
 
@@ -110,23 +101,15 @@ def _proven(program: Program, events: int, every: Sequence[Case]) -> Program:
     is set before those of its pipe, and waited for behind those, that use nothing which the other
     pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
     """
-
-    def problem(placed: Program) -> Problem | None:
-        tracer = Tracer(placed)
-        problems = (
-            prove_trace(tracer.run(length=n, block=b), events=events, most=1) for n, b in every
-        )
-        return next((each[0] for each in problems if each), None)
-
     barred = _barred(replace(program, body=list(program.body)), None, every)
     used: dict[str, set[int]] = {}
     for statement in statements(program.body):
         if isinstance(statement, Command):
             used.setdefault(statement.pipe, set()).update(homes_of(statement))
     close = replace(barred, body=close_to_uses(barred.body, used))
-    if problem(close) is None:
+    if _problem(close, events, every) is None:
         return close
-    wrong = problem(barred)
+    wrong = _problem(barred, events, every)
     if wrong is None:
         return barred
     text = f"the tile program's flags do not order {program.name}: {wrong}"
@@ -150,55 +133,63 @@ def cases(program: Program) -> list[Case]:
     return cases
 
 
+def _problem(
+    program: Program, events: int, every: Iterable[Case], trips: int | None = None, own: bool = True
+) -> Problem | None:
+    """The first problem of a program in some cases; see ``prove``."""
+    tracer = Tracer(program, trips)
+    for length, block in every:
+        steps = tracer.run(length=length, block=block)
+        cut = trips is not None
+        if problems := prove_trace(steps, events=events, most=1, cut=cut, own=own):
+            return problems[0]
+    return None
+
+
 class _Assignment(Assignment[Handover, Case]):
     """The hand-overs of a program whose flags follow from its buffers."""
 
-    def __init__(
-        self,
-        program: Program,
-        limits: Synchronisation,
-        handovers: Sequence[Handover],
-        every: Sequence[Case],
-    ) -> None:
+    def __init__(self, program: Program, limits: Synchronisation, every: Sequence[Case]) -> None:
+        handovers = merged(
+            list(_handovers(program)), int.__lt__, lambda each: each.of and str(each.of.slot)
+        )
         super().__init__(limits, handovers, every[0])
         self.program = self.whole = program
         self.every = every
         # Cut short, loops show as well what is missing, as long as slots are used again.
         self.short = 1 + max((buffer.slots for buffer in program.buffers), default=1)
+        self._add_joins()
 
-    def _wrong(
-        self, whole: Program, events: int = MANY, trips: int | None = None, *, own: bool = False
-    ) -> Problem | None:
-        """The first problem of a program in the known cases."""
-        for length, block in self.cases:
-            problems = prove(
-                whole, events=events, most=1, trips=trips, own=own, length=length, block=block
-            )
-            if problems:
-                return problems[0]
-        return None
+    def _add_joins(self) -> None:
+        """Hand on between parts of the program that use the same bytes otherwise."""
+        while True:
+            placed, _ = _placed(self.program, self.apart())
+            problems = prove(placed, events=MANY, trips=self.short, own=False)
+            known = {item.handover for item in self.items}
+            joins = [_join(self.program, problem) for problem in problems]
+            new = next((join for join in joins if join is not None and join not in known), None)
+            if new is None:
+                return
+            self.items.append(Placed(new))
 
     def is_right(self, case: Case) -> bool:
-        return not prove(
-            self.whole, events=self.limits.count, most=1, length=case[0], block=case[1]
-        )
+        return _problem(self.whole, self.limits.count, [case]) is None
 
-    def holds(self, items: Sequence[Placed]) -> bool:
-        return self._wrong(_placed(self.program, items)[0]) is None
+    def holds(self, items: Sequence[Placed], trips: int | None = None) -> bool:
+        placed, _ = _placed(self.program, items)
+        return _problem(placed, MANY, self.cases, trips, own=False) is None
 
-    def prune(self) -> None:
+    def prune(self) -> bool:
         items = self.items
         apart = dict(zip(items, self.apart(), strict=True))
         for trips in (self.short, None):
             self.items = items
             self.keep_needed(
-                lambda fewer, trips=trips: (
-                    self._wrong(_placed(self.program, [apart[n] for n in fewer])[0], trips=trips)
-                    is None
-                )
+                lambda fewer, trips=trips: self.holds([apart[item] for item in fewer], trips)
             )
             if self.holds([apart[item] for item in self.items]):
-                return  # Else the last iterations need flags that the first do not.
+                break  # Else the last iterations need flags that the first do not.
+        return True
 
     def problem(self) -> Finding[Handover] | None:
         wrong: Problem | None = None
@@ -206,7 +197,7 @@ class _Assignment(Assignment[Handover, Case]):
             # The last iterations may need barriers that the first do not.
             placed, of = _placed(self.program, self.items)
             self.whole = _barred(placed, trips, self.every)
-            wrong = self._wrong(self.whole, self.limits.count, own=True)
+            wrong = _problem(self.whole, self.limits.count, self.cases)
             if wrong is None:
                 return None
         assert wrong is not None
@@ -224,37 +215,19 @@ def proven_lengths(longest: int) -> list[int]:
     return sorted(length for length in ends if 0 < length < longest)
 
 
-def _with_joins(program: Program, handovers: list[Handover]) -> list[Handover]:
-    """The hand-overs, and those between parts of the program that use the same bytes otherwise."""
-    trips = 1 + max((buffer.slots for buffer in program.buffers), default=1)
-    while True:
-        ids = (tuple(range(APART * n, APART * n + each.slots)) for n, each in enumerate(handovers))
-        items = [Placed(*item) for item in zip(handovers, ids, strict=True)]
-        problems = prove(_placed(program, items)[0], events=MANY, trips=trips, own=False)
-        joins = [join for problem in problems if (join := _join(program, problem)) is not None]
-        joins = [join for join in dict.fromkeys(joins) if join not in handovers]
-        if not joins:
-            return handovers
-        handovers = [*handovers, joins[0]]
-
-
 def _join(program: Program, problem: Problem) -> Handover | None:
     """A hand-over between the two of the program's statements that hold a race."""
     later, earlier = problem.later, problem.earlier
     if not isinstance(later, Command) or not isinstance(earlier, Command):
         return None
-    ends: list[int] = []
-    for command in (earlier, later):
-        body = enumerate(program.body)
-        inside = (n for n, part in body if command in list(statements([part])))
-        ends.append(next(inside))
-    if ends[0] >= ends[1]:
+    parts = [list(statements([part])) for part in program.body]
+    after, before = (
+        next(number for number, part in enumerate(parts) if command in part)
+        for command in (earlier, later)
+    )
+    if after >= before:
         return None
-    return Handover(earlier.pipe, later.pipe, None, ends[0], ends[1], False)
-
-
-def _body(program: Program, scope: Loop | None) -> list[Statement]:
-    return program.body if scope is None else scope.body
+    return Handover(earlier.pipe, later.pipe, None, after, before, False)
 
 
 def _handovers(program: Program) -> Iterable[Handover]:
@@ -269,7 +242,7 @@ def _handovers(program: Program) -> Iterable[Handover]:
 
 
 def _of(program: Program, buffer: Buffer, home: Tensor | None = None) -> Iterable[Handover]:
-    body = _body(program, buffer.scope)
+    body = program.body if buffer.scope is None else buffer.scope.body
     runs: list[tuple[str, int, int, bool]] = []
     """Pipe, first and last statement, whether it writes: one pipe's accesses in a row."""
     for number, statement in enumerate(body):
@@ -353,13 +326,15 @@ def _barred(program: Program, trips: int | None, every: Sequence[Case]) -> Progr
         doubtful: list[Statement] = []
         for command, doubt in missing_barriers(program, trips, length, block).items():
             barrier = _barrier(program, command)
-            _insert(program.body, command, barrier)
+            body, number = _place(program.body, command)
+            body.insert(number, barrier)
             if doubt:
                 doubtful.append(barrier)
         for barrier in doubtful:
-            place = _remove(program.body, barrier)
-            if place is not None and missing_barriers(program, trips, length, block):
-                place[0].insert(place[1], barrier)
+            body, number = _place(program.body, barrier)
+            del body[number]
+            if missing_barriers(program, trips, length, block):
+                body.insert(number, barrier)
     return program
 
 
@@ -371,21 +346,7 @@ def _barrier(program: Program, command: Command) -> Statement:
     return Loop("close", select(command.spaced, 0, 1), [barrier])
 
 
-def _insert(body: list[Statement], command: Command, barrier: Statement) -> bool:
-    for number, statement in enumerate(body):
-        if statement is command:
-            body.insert(number, barrier)
-            return True
-        if isinstance(statement, Loop) and _insert(statement.body, command, barrier):
-            return True
-    return False
-
-
-def _remove(body: list[Statement], barrier: Statement) -> tuple[list[Statement], int] | None:
-    for number, statement in enumerate(body):
-        if statement is barrier:
-            del body[number]
-            return body, number
-        if isinstance(statement, Loop) and (place := _remove(statement.body, barrier)):
-            return place
-    return None
+def _place(body: list[Statement], statement: Statement) -> tuple[list[Statement], int]:
+    """The body that a statement stands in, and its place there."""
+    bodies = [body, *(each.body for each in statements(body) if isinstance(each, Loop))]
+    return next((b, n) for b in bodies for n, each in enumerate(b) if each is statement)

@@ -154,9 +154,9 @@ class _Assignment(Assignment[Handover, Mapping[str, int]]):
         placed = place(self.program, items)
         return placed, [Proof(Order(self.program, extents)) for extents in self.cases]
 
-    def prune(self) -> None:
+    def prune(self) -> bool:
         if not self._small or self.program.issuer is not None:
-            return
+            return False
         apart = dict(zip(self.items, self.apart(), strict=True))
         # Signals that do not count stay where they are, which takes less time than other programs.
         placed, proofs = self._placed(list(apart.values()))
@@ -167,6 +167,7 @@ class _Assignment(Assignment[Handover, Mapping[str, int]]):
             return not any(proof.races(idle) or proof.faults(self.limits, idle) for proof in proofs)
 
         self.keep_needed(holds)
+        return True
 
     def mend(self, problem: Finding[Handover]) -> None:
         if self.program.issuer is not None:
