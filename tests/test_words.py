@@ -125,7 +125,7 @@ REPLACED = {
     "due": ("of the next tile", {"targets"}),
     "held": ("resident, or the thing held", {"codegen", "targets", "tile"}),
     "hook": ("issue slot", set[str]()),
-    "late": ("deferred", {"machine", "planning", "simulate", "targets", "tile"}),
+    "late": ("deferred", {"targets"}),
     "replaces": ("in place", {"targets"}),
     "seldom": ("outlined cold block", {"targets"}),
     "there": ("the condition, by its name", {"targets", "tile"}),

@@ -42,11 +42,11 @@ def steps_of(program: ProgramOp, block: Block) -> list[Step]:
     ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
     for_all = [move for move in ahead if move.buffer.tensor_op.symbol.data in to_all]
     early = [Step(op, "next") for move in ahead if move not in for_all for op in with_signal(move)]
-    late = [Step(op, "next") for move in for_all for op in with_signal(move)]
+    following = [Step(op, "next") for move in for_all for op in with_signal(move)]
     if block is part_block(program):
         moves = [op for op in block.walk() if isinstance(op, MoveOp) and op.ahead is not None]
         early = [Step(op, "first") for move in moves for op in with_signal(move)] + early
-    elsewhere = {step.op for step in (*early, *late)}
+    elsewhere = {step.op for step in (*early, *following)}
     steps: list[Step] = []
     for op in block.ops:
         if op in elsewhere:
@@ -54,7 +54,7 @@ def steps_of(program: ProgramOp, block: Block) -> list[Step]:
         if not isinstance(op, (BufferOp, MoveOp, SignalOp)) and op not in shared:
             steps, early = steps + early, []
             if isinstance(op, (ComputeOp, DomainOp, LoopOp)):
-                steps, late = steps + late, []
+                steps, following = steps + following, []
         steps.append(Step(op))
     return steps
 

@@ -78,9 +78,9 @@ def unordered(
         if end is None:
             end = order.rows(earlier).key
         needs = np.flatnonzero(row >= 0)
-        late = needs[end[row[needs]] >= start[needs]]
-        if len(late):
-            yield number, int(late[0]), int(row[late[0]])
+        unmet = needs[end[row[needs]] >= start[needs]]
+        if len(unmet):
+            yield number, int(unmet[0]), int(row[unmet[0]])
 
 
 def _done(order: Order, queues: Queues) -> dict[Command, Array]:

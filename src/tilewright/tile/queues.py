@@ -70,7 +70,7 @@ def stores_parts(op: Command, buffer: BufferOp) -> bool:
 def is_out_of_order(op: Command) -> bool:
     """Return True if a command's position in its queue differs from that in the text."""
     leader = leader_of(op) if isinstance(op, MoveOp) else None
-    return leader is not None and (leader.late is not None or leader.ahead is not None)
+    return leader is not None and leader.ahead is not None
 
 
 def is_ahead(op: Command) -> bool:

@@ -252,9 +252,7 @@ def check_move(move: MoveOp) -> None:
         raise VerifyException(f"{where}: what is transformed on its way travels alone")
     _check_engine(move.engine.data, where)
     _check_waits(move.wait_list, move, where)
-    if move.ahead is not None and (
-        not move.loads or move.late is not None or buffer.slot_count < 2 or not _has_loop(move)
-    ):
+    if move.ahead is not None and (not move.loads or buffer.slot_count < 2 or not _has_loop(move)):
         raise VerifyException(
             f"{where}: only a load into two slots or more, in front of a loop or a compute, "
             "is issued ahead"

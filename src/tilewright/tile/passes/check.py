@@ -23,7 +23,7 @@ from tilewright.tile.dialect import (
     buffer_of,
     scopes_of,
 )
-from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims
+from tilewright.tile.iteration import Order, Rows, nest_rows, reduced_dims
 from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
@@ -287,9 +287,6 @@ class _Checker:
             reads = np.all(held > 0, axis=0, keepdims=True)[0, visit]
             if buffer.circular is not None:  # Without new rows, all is from visits before.
                 reads = reads & (circle_of(buffer, boxes).new > 0)[visit]
-            if isinstance(reader, ComputeOp) and any(_is_late(filler) for filler in fillers):
-                # It is read by the last part of a reduction alone.
-                reads = reads & self.order.reduction(reader)[1]
             wrong = np.flatnonzero(reads & (latest != visit))
             if len(wrong):
                 yield self.problem(
@@ -441,7 +438,3 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
 def _text(boxes: Boxes, row: int) -> str:
     pairs = zip(boxes.clamped_start[:, row], boxes.clamped_size[:, row], strict=True)
     return "[" + ", ".join(f"{start}:{start + size}" for start, size in pairs) + "]"
-
-
-def _is_late(op: Operation) -> bool:
-    return isinstance(op, MoveOp) and op.late is not None and op.late.data == LAST

@@ -48,7 +48,7 @@ class Prefetch(TilePass):
                     move.ahead = UnitAttr()
                 continue
             inner = any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
-            if block is None or not move.loads or move.late is not None or not inner:
+            if block is None or not move.loads or not inner:
                 continue
             outer = buffer.outer_buffer
             if outer is not None and outer.parent_block() is block:
