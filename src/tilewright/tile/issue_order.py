@@ -1,7 +1,7 @@
 """The order in which an issuer goes through a block (``issuer`` of ProgramOp; issued.py).
 
 What it gives ahead, for the next run of the block, stands in front of the block's first wait, loop
-or compute, so that it is under way meanwhile; what one core loads for all cores stands behind the
+or compute, so that it is under way meanwhile; what one core loads for all cores stands after the
 waits, for these say that all are done with its slot. The first such load of a part stands in front
 of the first wait, loop or compute of the part.
 """
@@ -60,7 +60,7 @@ def steps_of(program: ProgramOp, block: Block) -> list[Step]:
 
 
 def signal_of(move: MoveOp) -> SignalOp | None:
-    """The signal of the words that a transfer counts up, which stands right behind it."""
+    """The signal of the words that a transfer counts up, which stands right after it."""
     following = move.next_op
     if not isinstance(following, SignalOp) or following.source_engine != move.engine.data:
         return None

@@ -143,7 +143,7 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
         first = np.clip(start, low, low + extent)
         end = np.clip(start + size, first, low + extent)
         if dim in domain.sliding_dims:
-            first = _behind(first, end, outer.run)
+            first = _following(first, end, outer.run)
         dims[dim] = first, end - first
     sizes = [size for _, size in dims.values()]
     rows = np.flatnonzero(np.min(sizes, axis=0) > 0)
@@ -152,7 +152,7 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
     return Rows(len(rows), outer.base, outer, rows, dims, trip, outer.run[rows])
 
 
-def _behind(first: Array, end: Array, run: Array) -> Array:
+def _following(first: Array, end: Array, run: Array) -> Array:
     """Return the starts of intervals without what earlier ones of the same run cover."""
     moved = np.clip(end[:-1], first[1:], end[1:])
     return np.append(first[:1], np.where(run[1:] == run[:-1], moved, first[1:]))

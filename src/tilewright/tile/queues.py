@@ -322,7 +322,7 @@ class Events:
             rows["place"] = queues.position(op) + signals
             rows["source"] = engines[op.source_engine]
             rows["target"] = engines[op.target_engine]
-            rows["id"] = _turning(op, queues.order)
+            rows["id"] = _turn_ids(op, queues.order)
             rows["signal"] = signals
             start += size
         self.table: EventArray = table[sort]
@@ -348,7 +348,7 @@ class Events:
         return self.ops[int(self.number[event])], int(self.row[event])
 
 
-def _turning(op: EventOp, order: Order) -> Array:
+def _turn_ids(op: EventOp, order: Order) -> Array:
     """The id of each execution."""
     ids = np.array(op.id_list, np.int64)
     of = op.turns_of

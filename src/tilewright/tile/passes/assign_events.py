@@ -276,7 +276,7 @@ class _Assignment:
         self.items[self.items.index(item)] = replace(item, ids=(), reason=reason)
 
     def _mend(self, problem: _Problem) -> None:
-        """Add what orders a signal behind the wait that takes the one before; or a barrier."""
+        """Add what orders a signal after the wait that takes the one before; or a barrier."""
         item = problem.item
         if self.program.issuer is not None:
             reason = "an operand lies where another is still under way"

@@ -224,7 +224,7 @@ class _Checker:
                 points = points * rows.size(dim)
             covered = box.clamped_size[0]
             if buffer_of(compute.output) is None or blocks.intersection(axis.dims):
-                # Written in place, or in whole blocks: the primitive cuts off what lies behind the
+                # Written in place, or in whole blocks: the primitive cuts off what lies after the
                 # tensor's end.
                 covered = np.where(covered > 0, covered + box.pad_after[0], 0)
             wrong = np.flatnonzero(points != covered)
@@ -283,8 +283,8 @@ class _Checker:
                 seen = np.append(self.order.visit(buffer, filler), -1)[row]
                 latest = np.maximum(latest, seen)
             boxes = self.order.block(_block_of(buffer))
-            held = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
-            reads = np.all(held > 0, axis=0, keepdims=True)[0, visit]
+            sizes = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
+            reads = np.all(sizes > 0, axis=0, keepdims=True)[0, visit]
             if buffer.circular is not None:  # Without new rows, all is from visits before.
                 reads = reads & (circle_of(buffer, boxes).new > 0)[visit]
             wrong = np.flatnonzero(reads & (latest != visit))
@@ -299,7 +299,7 @@ class _Checker:
     def coverage(self) -> Iterator[Problem]:
         """Every point is computed once, every output element stored once.
 
-        So it is by the computes of the tiles, and by those behind them, each kind on its own.
+        So it is by the computes of the tiles, and by those after them, each kind on its own.
         """
         kinds: dict[str, list[ComputeOp]] = {}
         for compute in self.computes:

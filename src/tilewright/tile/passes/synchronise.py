@@ -29,7 +29,7 @@ class Synchronise(TilePass):
     - of several fills by one engine, the latest is waited for;
     - a buffer that is filled no more often than it has slots is always free;
     - a fill need not wait for users that earlier fills of its engine have waited for: those before
-      it in its block, those behind it in the visit before, those of loops within;
+      it in its block, those after it in the visit before, those of loops within;
     - where one engine stores and loads, what was loaded after a store says that it is done.
 
     Where operands pass several memories, chains of three engines and more imply further waits: of
