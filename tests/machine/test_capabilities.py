@@ -34,8 +34,6 @@ UNUSUAL = {
     Capability.RESIDENT: ["inputs"],
     Capability.ISSUER: "compute",
     Capability.ISSUE_CYCLES: 3,
-    Capability.LATE_LOADS: True,
-    Capability.PART_STORES: True,
     Capability.MEMORY_GROWTH: 2.0,
     Capability.C: {"prefix": "npu", "wait": "npu_wait", "finish": "npu_finish"},
     Capability.IN_FLIGHT: 2,

@@ -55,11 +55,6 @@ def test_styles(line: str, style: str, count: int, limit: int | None) -> None:
         ('synchronisation = { style = "flags", ids = 0 }', "synchronisation.ids", "greater than"),
         ('synchronisation = { style = "flag", ids = 4 }', "synchronisation.style", "'flags'"),
         ('synchronisation = { style = "flags", id = 4 }', "synchronisation.id", "unknown key"),
-        (
-            'late_loads = true\nsynchronisation = "tokens"',
-            "late_loads",
-            "changes the order of commands",
-        ),
     ],
 )
 def test_refusals(line: str, where: str, reason: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Machine, parse_expression
-from tilewright.planning.cost.part_stores import standstill
 from tilewright.planning.domain import Interval, Kernel, Operand
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.footprint import uses_of
@@ -89,23 +88,12 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
     moves = [move.name for move in machine.moves]
     loads = [use for use in uses if not use.output and not use.host]
     loads.sort(key=lambda use: depth[use.name])
-    behind: set[str] = set()  # what comes with the last part of a reduction
-    if machine.late_loads:
-        single = [use.name for use in loads if schedule.slots(use.name) == 1 and depth[use.name]]
-        loads.sort(key=lambda use: use.name in single)
-        for use in loads:
-            within = loops[depth[use.name] :]
-            reduced = bool(within) and within[0][1] in reduction
-            if use.name in single and reduced and use.operand not in kernel.anchor.inputs:
-                behind.add(use.name)
     records: list[tuple[int, int, int, int, int, dict[int, int]]] = []
     done = dict.fromkeys(engines, 0)
     last: dict[str, tuple[int, ...]] = {}
     computes: dict[str, list[int]] = {use.name: [] for use in uses}
     ready: dict[str, int] = {}
-    stores: list[dict[tuple[int, ...], int]] = []  # per residency and part, the store's number
-    written: dict[tuple[int, ...], tuple[int, dict[str, Interval]]] = {}
-    parts = _parts_of(kernel, schedule, machine, loops, depth[output.name])
+    stores: list[int] = []  # per residency, the store's number
 
     def emit(engine: str, move: int, size: int, busy: int, latency: int, waits: dict[int, int]):
         done[engine] += 1
@@ -120,11 +108,6 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
             key = index[: depth[use.name]]
             if last.get(use.name) == key:
                 continue
-            if use.name in behind:
-                at = depth[use.name]
-                _, dim, part = loops[at]
-                if index[at] < -(-scopes[at][dim][1] // part) - 1:
-                    continue
             last[use.name] = key
             slots = schedule.slots(use.name)
             used = computes[use.name]
@@ -150,27 +133,20 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
             last[output.name] = key
             store_number += 1
             slots = schedule.slots(output.name)
-            written = {}
-        part = tuple(index[n] for n in parts)
-        if store_number > slots and part not in written:
-            # The elements' last store, which an edge may have left out for a residency or more.
-            earlier = (one[part] for one in stores[store_number - 1 - slots :: -1] if part in one)
-            waits[engines.index(output.move.engine)] = next(earlier, 0)
+            if store_number > slots:
+                waits[engines.index(output.move.engine)] = stores[store_number - 1 - slots]
         tile = {dim: size for dim, (_, size) in scopes[-1].items()}
         number = emit(primitive.engine, -1, 0, int(np.ceil(cycles.evaluate(tile))), 0, waits)
         for use in loads:
             if last.get(use.name) == index[: depth[use.name]]:
                 computes[use.name][-1] = number
-        written[part] = number, scopes[-1] if parts else scopes[depth[output.name]]
         following = steps[step + 1][0][: depth[output.name]] if step + 1 < len(steps) else None
         if following != key:
             at = moves.index(output.move.name)
-            stores.append({})
-            for part, (last_compute, dims) in written.items():
-                size = box_elements(output.operand, dims) * output.operand.element_bytes
-                wait = {compute_engine: last_compute}
-                latency = output.move.latency
-                stores[-1][part] = emit(output.move.engine, at, size, 0, latency, wait)
+            size = box_elements(output.operand, scopes[depth[output.name]])
+            size *= output.operand.element_bytes
+            wait = {compute_engine: number}
+            stores.append(emit(output.move.engine, at, size, 0, output.move.latency, wait))
     table = timed_table(len(records))
     for row, (engine, move, size, busy, latency, waits) in zip(table, records, strict=True):
         row["engine"], row["move"], row["bytes"] = engine, move, size
@@ -178,37 +154,6 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
         for other, count in waits.items():
             row["waits"][other] = count
     return table
-
-
-def _parts_of(
-    kernel: Kernel,
-    schedule: Schedule,
-    machine: Machine,
-    loops: list[tuple[str, int, int]],
-    depth: int,
-) -> list[int]:
-    """The loops whose runs store a part of the result each; none if it leaves whole."""
-    output = kernel.output
-    within = [n for n in range(depth, len(loops)) if loops[n][1] in output.dims]
-    if not (machine.part_stores and within and depth) or schedule.slots(output.name) > 1:
-        return []
-    tile = dict(kernel.anchor.extents)
-    for _, dim, size in loops[:depth]:
-        tile[dim] = size
-    move = machine.move(machine.primitive(schedule.primitive).operands["output"].memory, "dram")
-    held = {dim: (0, size) for dim, size in tile.items()}
-    size = box_elements(output, held) * output.element_bytes
-    parts = 1
-    for n in within:
-        _, dim, step = loops[n]
-        parts *= -(-tile[dim] // step)
-        tile[dim] = step
-    for _, dim, step in loops:
-        tile[dim] = min(tile[dim], step)
-    compute = parse_expression(machine.primitive(schedule.primitive).cycles).evaluate(tile)
-    whole = standstill(move, size, parts * compute, 1)
-    held = parts <= machine.engine(move.engine).queue
-    return within if held and standstill(move, size, compute, parts) < whole else []
 
 
 def run(kernel: Kernel, schedule: Schedule, machine: Machine) -> Timeline:

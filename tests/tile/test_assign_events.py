@@ -45,13 +45,8 @@ KERNELS: dict[str, Callable[[int], Case]] = {
 }
 
 
-def of_style(
-    name: str,
-    engines: tuple[str, str, str] = ("load", "store", "compute"),
-    *,
-    part_stores: bool = False,
-) -> Machine:
-    toy = machine(engines=engines, part_stores=part_stores)
+def of_style(name: str, engines: tuple[str, str, str] = ("load", "store", "compute")) -> Machine:
+    toy = machine(engines=engines)
     return toy.model_copy(update={"synchronisation": STYLES[name]})
 
 
@@ -160,7 +155,7 @@ ENGINES = [
 @pytest.mark.parametrize("style", but_fast(STYLES, ["reply words"]))
 def test_programs_are_right_when_the_engines_run_apart(style: str) -> None:
     for seed in range(24):
-        toy = of_style(style, ENGINES[seed % 3], part_stores=seed % 2 == 0)
+        toy = of_style(style, ENGINES[seed % 3])
         found = case(seed)
         program = tile(found.kernel, random_schedule(found, toy, seed), toy)
         text = to_text(program)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.slow import but_fast, few
+from tests.slow import but_fast
 from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ArrayAttr, IntegerAttr, StringAttr, i64
@@ -74,7 +74,6 @@ def test_a_removed_move_is_caught(seed: int) -> None:
             assert not runs(found, program, tries=0)
 
 
-@pytest.mark.parametrize("parts", few([False, True], 1), ids=["whole", "parts"])
 @pytest.mark.parametrize(
     "engines",
     but_fast(
@@ -84,10 +83,10 @@ def test_a_removed_move_is_caught(seed: int) -> None:
     ids="-".join,
 )
 def test_every_wait_is_needed_and_its_removal_is_caught(
-    engines: tuple[str, str, str], parts: bool
+    engines: tuple[str, str, str],
 ) -> None:
     """Waits are the fewest: without any one of them, some execution may go wrong."""
-    toy = machine(engines=engines, part_stores=parts)
+    toy = machine(engines=engines)
     removed = caught_by_running = 0
     for seed in range(30):
         drawn = case(seed)

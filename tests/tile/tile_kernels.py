@@ -244,7 +244,6 @@ def machine(
     joined: bool = True,
     sizes: Any = "run time",
     bytes: int = 1 << 20,
-    part_stores: bool = False,
 ) -> Machine:
     """A machine with a memory for inputs, one for weights, one for outputs and residuals."""
     load, store, compute = engines
@@ -284,7 +283,6 @@ def machine(
             ),
         ),
         synchronisation=Synchronisation(style="none" if len(in_place) == 5 else "counters"),
-        part_stores=part_stores,
     )
 
 
@@ -300,7 +298,6 @@ def toy(seed: int) -> Machine:
         in_place=rng.choice([(), (), (), everything, ("weight", "bias"), ("output",)]),
         joined=rng.random() < 0.6,
         sizes=rng.choice(["run time", "run time", "fixed"]),
-        part_stores=rng.random() < 0.6,
     )
 
 
@@ -314,9 +311,6 @@ def random_schedule(case: Case, machine: Machine, seed: int) -> Schedule:
     if "g" in sizes:
         whole |= {"co"}
     slots = tuple((o.name, rng.choice([1, 2, 2, 3])) for o in case.kernel.operands)
-    if machine.part_stores:
-        # Results of one slot alone leave in parts.
-        slots = tuple((name, 1 if name == "y" else count) for name, count in slots)
 
     def level(memory: str, inside: bool, cut: float, shuffled: bool = False) -> Level:
         tile: dict[str, int] = {}

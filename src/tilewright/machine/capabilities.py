@@ -33,8 +33,6 @@ class Capability(StrEnum):
     ISSUER = "synchronisation.issuer"
     """One engine gives the others their commands."""
     ISSUE_CYCLES = "issue_cycles"
-    LATE_LOADS = "late_loads"
-    PART_STORES = "part_stores"
     MEMORY_GROWTH = "memory_growth"
     C = "c"
     """C code of packages, for which all moves and primitives name functions (c_interface.py)."""

@@ -64,9 +64,7 @@ def check(machine: Machine) -> None:
         for key, reason, help in machine.own.findings(machine):
             findings.add(f"own.{machine.own.family}.{key}", reason, help)
         of_engines = synchronisation_problems(
-            machine.synchronisation,
-            [engine.name for engine in machine.engines],
-            late_loads=machine.late_loads,
+            machine.synchronisation, [engine.name for engine in machine.engines]
         )
         for where, reason, help in (
             *c_problems(machine),

@@ -314,11 +314,6 @@ class Machine(_Part):
     """The number of cores. Where software manages the memories, each core has its own of each but
     the main memory, whose moves share the bandwidths of the description
     (planning/planners/cores.py)."""
-    late_loads: bool = False
-    """True if loads that wait for their only slot are queued after the others of their tile
-    (tile/passes/late_loads.py)."""
-    part_stores: bool = False
-    """True if results of one slot are stored as they are computed (tile/passes/part_stores.py)."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     temporary_space: bool = False

@@ -88,7 +88,7 @@ class Synchronisation(BaseModel):
 
 
 def synchronisation_problems(
-    synchronisation: Synchronisation, engines: Collection[str], *, late_loads: bool
+    synchronisation: Synchronisation, engines: Collection[str]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield what does not fit together in a machine's synchronisation: key, reason, remedy."""
     style, issuer = synchronisation.style, synchronisation.issuer
@@ -107,9 +107,3 @@ def synchronisation_problems(
         yield "synchronisation.ids", f"an instruction names at most {MAX_IDS}", f"ids = {MAX_IDS}"
     if not synchronisation.signals and synchronisation.depth is not None:
         yield "synchronisation.depth", f"{style} have no depth", "leave it out"
-    if synchronisation.signals and late_loads:
-        yield (
-            "late_loads",
-            f"changes the order of commands, which {style} follow",
-            'leave it out, or synchronisation = "counters"',
-        )

@@ -134,8 +134,8 @@ def refuse_faults(table: TimedArray, ordering: Ordering, name: Callable[[int], s
         waiting = table["engine"][rows[taken]].astype(np.int64)
         signalling = table["engine"][rows[again]]
         done = known[rows[again], waiting]
-        late = np.flatnonzero((done <= ordering.events["place"][taken]) & (waiting != signalling))
-        for at in late[:5].tolist():
+        missed = np.flatnonzero((done <= ordering.events["place"][taken]) & (waiting != signalling))
+        for at in missed[:5].tolist():
             problems.append(
                 Problem(
                     "program-event",

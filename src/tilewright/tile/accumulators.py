@@ -37,7 +37,7 @@ def hold_sums(compute: ComputeOp, reduced: Collection[str], *, always: bool) -> 
         if not further:
             break
         stores += further
-    # From main memory inwards: a buffer stands behind what it is of.
+    # From main memory inwards: a buffer stands after what it is of.
     for store in reversed(stores):
         store.detach()
         outer.insert_op_after(store, loops[0])

@@ -27,15 +27,15 @@ BufferT = TypeVar("BufferT")
 
 @dataclass(frozen=True)
 class Handover(Generic[BlockT, StatementT, BufferT]):
-    """An engine lets another go on: behind one statement of a block, in front of another."""
+    """An engine lets another go on: after one statement of a block, in front of another."""
 
     source: str
     target: str
     block: BlockT
     after: StatementT
-    """The statement behind which the source signals."""
+    """The statement after which the source signals."""
     before: StatementT | None
-    """The statement in front of which the target waits; None: right behind the signal."""
+    """The statement in front of which the target waits; None: right after the signal."""
     back: bool
     """True if the wait is for a signal of an earlier run of the block."""
     slots: int = 1
@@ -283,7 +283,7 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         self.items[self.items.index(item)] = replace(item, ids=(), reason=reason)
 
     def mend(self, problem: Finding[AnyHandover]) -> None:
-        """Add what orders a signal behind the wait that takes the one before; or a barrier."""
+        """Add what orders a signal after the wait that takes the one before; or a barrier."""
         item = problem.item
         if item is None:
             # A dependence that pruning and sharing left unordered, which they never do.

@@ -42,7 +42,7 @@ def box_columns(window: Sequence[Affine], shape: Sequence[int], rows: Rows) -> B
     end = start + size
     low = np.clip(start, 0, limit)
     high = np.clip(end, low, limit)
-    # A box behind the tensor's end is all padding after.
+    # A box after the tensor's end is all padding after.
     before = np.clip(low - start, 0, size)
     inside = high - low
     return Boxes(start, size, low, inside, before, size - before - inside)

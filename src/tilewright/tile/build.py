@@ -401,13 +401,13 @@ class _Nest:
         memories = [move.source for move in reversed(path)] if outputs else [m.target for m in path]
         buffers: list[BufferOp] = []
         for number, memory in enumerate(memories, 1):
-            own, held, gathers = f"{name}.{memory}", operand.image or operand, None
+            own, moved, gathers = f"{name}.{memory}", operand.image or operand, None
             last = number == len(memories)
             if last:
-                own, held = name, operand
+                own, moved = name, operand
                 if operand.image is not None:
                     gathers = self._window(operand.image), type_of(operand)
-            window = self._window(held)
+            window = self._window(moved)
             fill = self.kernel.anchor.attribute("fill") if gathers else 0
             assert isinstance(fill, int)
             near = kind if last else None

@@ -32,10 +32,10 @@ one iteration of the loop in which it stands; inner loops address parts of it, a
 that are of it: a path from main memory to a primitive's memory is a chain of buffers, with a move
 between each two. Windows are always over the tensor. What of the box lies outside the tensor is
 padding and takes no part in moves. With two slots, successive iterations take turns. A store may
-stand in loops of its own, behind those of the compute: it then moves the part of the box that these
+stand in loops of its own, after those of the compute: it then moves the part of the box that these
 span, one in each run.
 
-**A move may gather windows** (img2col). The buffer behind it has an axis for each dim that the
+**A move may gather windows** (img2col). The buffer after it has an axis for each dim that the
 image depends on, and one element for each point: a position's window is a row, padding zeros::
 
     %bx = tile.buffer "x" of %x1 [n, oh, ow, kh, kw, ci] gathers [n, ci, oh + kh - 1, ow + kw - 1]
@@ -110,7 +110,7 @@ Operations of one engine run in program order, one after the other, and need no 
 
 ``tile.signal A to B`` is given to engine A: what A was given before is done then. ``tile.wait A to
 B`` is given to B, and takes a signal of that pair and id before B goes on. The ids of successive
-visits of the buffer behind ``of`` take turns. ``tile.barrier`` is given to all engines. What an id
+visits of the buffer after ``of`` take turns. ``tile.barrier`` is given to all engines. What an id
 is, a flag, a reply word or a queue of tokens, is the machine's (``machine.synchronisation``).
 """
 

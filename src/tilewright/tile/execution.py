@@ -145,7 +145,7 @@ class Execution:
     def store(self, step: Step, op: MoveOp) -> None:
         """Write a buffer's box outwards, or the part of it that the dims span here."""
         buffer = op.buffer
-        content = self.held(step, buffer)
+        content = self.content_of(step, buffer)
         while content.waiting:
             content.waiting.pop()()
         box = Box.of(buffer.window.data, buffer.tensor_shape, step.dims)
@@ -174,10 +174,10 @@ class Execution:
         """Return the values that a store writes: the buffer's own, or what it converts them to."""
         if op.transform is None:
             return values
-        held, outer = op.buffer.result.type.of, op.buffer.outer_type
+        inner, outer = op.buffer.result.type.of, op.buffer.outer_type
         element = ELEMENTS[element_name(outer.element_type)]
         if element.kind == "fixed":
-            return fixed.requantise(values, fraction_of(held), fraction_of(outer), element.dtype)
+            return fixed.requantise(values, fraction_of(inner), fraction_of(outer), element.dtype)
         saturate = self.machine is not None and self.machine.overflow == "saturate"
         return rounded(values, element, saturate=saturate)
 
@@ -239,7 +239,7 @@ class Execution:
             visit, box, values, valid, started, axis=circle.axis, first=first, rows=rows
         )
 
-    def held(self, step: Step, buffer: BufferOp) -> Content:
+    def content_of(self, step: Step, buffer: BufferOp) -> Content:
         """Return the content of a buffer, which must be of this visit."""
         visit = step.visits[buffer]
         content = self.storage.find(buffer, visit)
@@ -257,13 +257,13 @@ class Execution:
                 return empty
         if content is None:
             raise self.error(step, f"buffer {name} is read before anything is written to it")
-        held = content.of_visit(visit)
-        if held is None:
+        of_visit = content.of_visit(visit)
+        if of_visit is None:
             raise self.error(
                 step,
                 f"buffer {name} is stale: its slot holds visit {content.visit}, not {visit}",
             )
-        return held
+        return of_visit
 
     def started(self, step: Step, buffer: BufferOp) -> Content:
         """Return what this visit has written to a buffer so far; an empty slot if nothing."""
@@ -286,7 +286,7 @@ class Execution:
         """The part inside the tensor of a box of a buffer or a tensor in place, and the box."""
         owner = value.owner
         if isinstance(owner, BufferOp):
-            content = self.held(step, owner)
+            content = self.content_of(step, owner)
             if not content.box.contains(box):
                 raise self.error(
                     step, f"reads {box} of buffer {owner.symbol.data}, which holds {content.box}"
@@ -308,8 +308,8 @@ class Execution:
         first, last, content = self.output(step, op)
         window = stages[0].windows.data[-1].data
         target = Box.of(stages[-1].windows.data[-1].data, content.box.shape, step.dims)
-        # What whole blocks of an axis have behind the tensor's end is cut off.
-        cut = any(behind for _, behind in target.padding)
+        # What whole blocks of an axis have after the tensor's end is cut off.
+        cut = any(after for _, after in target.padding)
         blocks = cut and any(len(axis.terms) > 1 for axis in stages[-1].windows.data[-1].data)
         before = any(ahead for ahead, _ in target.padding)
         if not content.box.contains(target) or before or (cut and not blocks):

@@ -1,7 +1,7 @@
 """Waits of a program as hand-overs: places where one engine signals and another waits for it.
 
 A wait says which executions must be done before a command starts. Between two statements of one
-block the same can be said by a signal behind the one and a wait in front of the other, once in each
+block the same can be said by a signal after the one and a wait in front of the other, once in each
 run of the block::
 
     ready x on a compute, x filled by a move before it:
@@ -11,7 +11,7 @@ run of the block::
         wait compute -> load; move x; ...; compute; signal compute -> load
 
 The second hands a slot *back*: to a later run of the block, by as many runs as there are slots. Its
-ids are signalled before the outermost loop (all slots are free), and taken behind it. Those of the
+ids are signalled before the outermost loop (all slots are free), and taken after it. Those of the
 first loop are signalled before all commands: each signal waits for those that its engine was given.
 """
 
@@ -96,7 +96,7 @@ def _ready(
         back = not after.is_before_in_block(before)
         if back and block is program.body.block:
             continue
-        turning = block is buffer.parent_block() and not back and buffer.slot_count > 1
+        in_turn = block is buffer.parent_block() and not back and buffer.slot_count > 1
         yield Handover(
             filler.engine.data,
             op.engine.data,
@@ -104,8 +104,8 @@ def _ready(
             after,
             before,
             back,
-            buffer.slot_count if turning else 1,
-            buffer if turning else None,
+            buffer.slot_count if in_turn else 1,
+            buffer if in_turn else None,
         )
 
 
@@ -179,7 +179,7 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Pl
         part_block(program).add_op(BarrierOp.of(PART))
     start = next(op for op in whole.ops if not isinstance(op, (TensorOp, BufferOp)))
     first = next((op for op in whole.ops if isinstance(op, (LoopOp, DomainOp))), start)
-    behind: dict[Operation, Operation] = {}
+    placed_last: dict[Operation, Operation] = {}
     placed: dict[Ordering, list[Placed]] = {}
     barriers: dict[Operation, BarrierOp] = {}
     for item in items:
@@ -194,9 +194,9 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Pl
         of = handover.of.result if handover.of is not None and len(item.ids) > 1 else None
         wait = WaitOp.between(*handover.engines, item.ids, of)
         signal = SignalOp.between(*handover.engines, item.ids, of)
-        last = behind.get(handover.after, _last(handover.after))
+        last = placed_last.get(handover.after, _last(handover.after))
         block.insert_op_after(signal, last)
-        behind[handover.after] = signal
+        placed_last[handover.after] = signal
         if handover.before is None:
             block.insert_op_after(wait, signal)
         else:
@@ -208,11 +208,11 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, list[Pl
             for turn in range(handover.slots):
                 ids = (item.ids[turn % len(item.ids)],)
                 preset = SignalOp.between(*handover.engines, ids)
-                drain = WaitOp.between(*handover.engines, ids)
+                flush = WaitOp.between(*handover.engines, ids)
                 whole.insert_op_before(preset, begin)
-                whole.insert_op_after(drain, behind.get(loop, loop))
-                behind[loop] = drain
-                placed |= {preset: [item], drain: [item]}
+                whole.insert_op_after(flush, placed_last.get(loop, loop))
+                placed_last[loop] = flush
+                placed |= {preset: [item], flush: [item]}
     return placed
 
 

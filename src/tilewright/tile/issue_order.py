@@ -1,7 +1,7 @@
 """The order in which an issuer goes through a block (``issuer`` of ProgramOp; issued.py).
 
 What it gives ahead, for the next run of the block, stands in front of the block's first wait, loop
-or compute, so that it is under way meanwhile; what one core loads for all cores stands behind the
+or compute, so that it is under way meanwhile; what one core loads for all cores stands after the
 waits, for these say that all are done with its slot. The first such load of a part stands in front
 of the first wait, loop or compute of the part.
 """
@@ -42,11 +42,11 @@ def steps_of(program: ProgramOp, block: Block) -> list[Step]:
     ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
     for_all = [move for move in ahead if move.buffer.tensor_op.symbol.data in to_all]
     early = [Step(op, "next") for move in ahead if move not in for_all for op in with_signal(move)]
-    late = [Step(op, "next") for move in for_all for op in with_signal(move)]
+    following = [Step(op, "next") for move in for_all for op in with_signal(move)]
     if block is part_block(program):
         moves = [op for op in block.walk() if isinstance(op, MoveOp) and op.ahead is not None]
         early = [Step(op, "first") for move in moves for op in with_signal(move)] + early
-    elsewhere = {step.op for step in (*early, *late)}
+    elsewhere = {step.op for step in (*early, *following)}
     steps: list[Step] = []
     for op in block.ops:
         if op in elsewhere:
@@ -54,13 +54,13 @@ def steps_of(program: ProgramOp, block: Block) -> list[Step]:
         if not isinstance(op, (BufferOp, MoveOp, SignalOp)) and op not in shared:
             steps, early = steps + early, []
             if isinstance(op, (ComputeOp, DomainOp, LoopOp)):
-                steps, late = steps + late, []
+                steps, following = steps + following, []
         steps.append(Step(op))
     return steps
 
 
 def signal_of(move: MoveOp) -> SignalOp | None:
-    """The signal of the words that a transfer counts up, which stands right behind it."""
+    """The signal of the words that a transfer counts up, which stands right after it."""
     following = move.next_op
     if not isinstance(following, SignalOp) or following.source_engine != move.engine.data:
         return None

@@ -1,7 +1,7 @@
 """Programs whose commands one engine gives to the others, in the order of the text: its *issuer*, a
 core that computes itself (``issuer`` of ProgramOp).
 
-So what it computes is done before the commands behind it are given to anybody, and it waits for all
+So what it computes is done before the commands after it are given to anybody, and it waits for all
 others, whose commands may end in any order: each counts up a reply word, and is done for certain
 only when the issuer has waited for that word.
 
@@ -78,9 +78,9 @@ def unordered(
         if end is None:
             end = order.rows(earlier).key
         needs = np.flatnonzero(row >= 0)
-        late = needs[end[row[needs]] >= start[needs]]
-        if len(late):
-            yield number, int(late[0]), int(row[late[0]])
+        unmet = needs[end[row[needs]] >= start[needs]]
+        if len(unmet):
+            yield number, int(unmet[0]), int(row[unmet[0]])
 
 
 def _done(order: Order, queues: Queues) -> dict[Command, Array]:

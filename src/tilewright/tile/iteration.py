@@ -42,9 +42,6 @@ from tilewright.tile.dialect import (
 )
 from tilewright.tile.issue_order import steps_of
 
-LAST = "last"
-"""For a late move: it is placed in the last run of a loop, not in the first one."""
-
 Split = tuple[str, int, int, int]
 """A loop's effect on a dim: the dim, lower bound, upper bound, step."""
 
@@ -146,7 +143,7 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
         first = np.clip(start, low, low + extent)
         end = np.clip(start + size, first, low + extent)
         if dim in domain.sliding_dims:
-            first = _behind(first, end, outer.run)
+            first = _following(first, end, outer.run)
         dims[dim] = first, end - first
     sizes = [size for _, size in dims.values()]
     rows = np.flatnonzero(np.min(sizes, axis=0) > 0)
@@ -155,7 +152,7 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
     return Rows(len(rows), outer.base, outer, rows, dims, trip, outer.run[rows])
 
 
-def _behind(first: Array, end: Array, run: Array) -> Array:
+def _following(first: Array, end: Array, run: Array) -> Array:
     """Return the starts of intervals without what earlier ones of the same run cover."""
     moved = np.clip(end[:-1], first[1:], end[1:])
     return np.append(first[:1], np.where(run[1:] == run[:-1], moved, first[1:]))
@@ -209,8 +206,6 @@ class Order:
         self.program = program
         self._weights: dict[Block, int] = {}
         self._offsets: dict[Operation, int] = {}
-        self._late: dict[Operation, int] = {}
-        """For late moves: keys from the first one of the innermost loop's run to their own."""
         self._ahead: dict[Operation, int] = {}
         """For what is issued ahead: keys from the start of a block's run to their own."""
         self._first: dict[Operation, int] = {}
@@ -221,22 +216,17 @@ class Order:
             raise refuse("tile-too-many", "the loops run too often", program.symbol.data)
         self._blocks[program.body.block] = whole_rows({**program.extents, **(extents or {})})
 
-    def _weigh(self, block: Block, late: Sequence[MoveOp] = ()) -> int:
+    def _weigh(self, block: Block) -> int:
         """Give every operation its offset in keys; returns the keys that one run takes.
 
         A loop takes as many keys as its longest run, so keys are comparable, not dense. The keys
-        in front of a compute belong to the late moves around it, those in front of a block's first
-        loop to its moves that are issued ahead.
+        in front of a block's first loop belong to its moves that are issued ahead.
         """
         if self.program.issuer is not None:
             return self._weigh_issued(block)
         weight = 0
         ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
-        late = [*late, *(op for op in block.ops if isinstance(op, MoveOp) and op.late is not None)]
         for op in block.ops:
-            if isinstance(op, ComputeOp):
-                self._late |= {move: weight + number for number, move in enumerate(late)}
-                weight += len(late)
             if isinstance(op, LoopOp):
                 self._ahead |= {move: weight + number for number, move in enumerate(ahead)}
                 weight += len(ahead)
@@ -244,7 +234,7 @@ class Order:
             self._offsets[op] = weight
             if isinstance(op, LoopOp):
                 trips = max(0, ceil_div(op.upper_bound - op.lower_bound, op.step_size))
-                weight += trips * self._weigh(op.body.block, late)
+                weight += trips * self._weigh(op.body.block)
             elif isinstance(op, DomainOp):
                 weight += self._weigh(op.body.block)
             elif isinstance(op, (MoveOp, ComputeOp, SignalOp, WaitOp, BarrierOp)):
@@ -293,8 +283,6 @@ class Order:
         if block is None or (op not in self._offsets and op not in self._first):
             raise KeyError("the operation is not part of the program")
         rows = self.block(block).of(self._offsets.get(op, 0))
-        if op in self._late:
-            rows.key = self._late_keys(op, block)
         if op in self._ahead:
             base = self.block(block).base
             rows.key = np.append(rows.key[:1], base[:-1] + self._ahead[op])
@@ -304,21 +292,6 @@ class Order:
             first = np.flatnonzero(np.diff(place, prepend=-1))
             rows.key[first] = self.block(part).base[place[first]] + self._first[op]
         return rows
-
-    def _late_keys(self, move: Operation, block: Block) -> Array:
-        """Keys of a late move: in front of the compute in the first run of the loops within its
-        block, or in the last one of the outermost of them."""
-        keys = self.block(block).base
-        last = isinstance(move, MoveOp) and move.late is not None and move.late.data == LAST
-        while (loop := next((op for op in block.ops if isinstance(op, LoopOp)), None)) is not None:
-            inner = loop.body.block
-            keys = keys + self._offsets[loop]
-            if last:
-                runs = self.block(inner).parent_row
-                trips = np.bincount(np.zeros(0, np.int64) if runs is None else runs)
-                keys, last = keys + (trips - 1) * self._weights[inner], False
-            block = inner
-        return keys + self._late[move]
 
     def enclosing(self, block: Block, op: Operation) -> Array:
         """For each execution of ``op``: the row of an enclosing ``block`` in which it lies.

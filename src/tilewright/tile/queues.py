@@ -70,7 +70,7 @@ def stores_parts(op: Command, buffer: BufferOp) -> bool:
 def is_out_of_order(op: Command) -> bool:
     """Return True if a command's position in its queue differs from that in the text."""
     leader = leader_of(op) if isinstance(op, MoveOp) else None
-    return leader is not None and (leader.late is not None or leader.ahead is not None)
+    return leader is not None and leader.ahead is not None
 
 
 def is_ahead(op: Command) -> bool:
@@ -322,7 +322,7 @@ class Events:
             rows["place"] = queues.position(op) + signals
             rows["source"] = engines[op.source_engine]
             rows["target"] = engines[op.target_engine]
-            rows["id"] = _turning(op, queues.order)
+            rows["id"] = _turn_ids(op, queues.order)
             rows["signal"] = signals
             start += size
         self.table: EventArray = table[sort]
@@ -348,7 +348,7 @@ class Events:
         return self.ops[int(self.number[event])], int(self.row[event])
 
 
-def _turning(op: EventOp, order: Order) -> Array:
+def _turn_ids(op: EventOp, order: Order) -> Array:
     """The id of each execution."""
     ids = np.array(op.id_list, np.int64)
     of = op.turns_of

@@ -184,9 +184,9 @@ class Proof:
             rows = dependence.row[needs]
             done = known[later.engine.data][earlier.engine.data]
             counts = done[self.queues.position(later)[needs]]
-            late = np.flatnonzero(counts <= self.queues.position(earlier)[rows])
-            if len(late):
-                at = int(late[0])
+            missed = np.flatnonzero(counts <= self.queues.position(earlier)[rows])
+            if len(missed):
+                at = int(missed[0])
                 wait = dependence.wait
                 conflicts.append(Race(later, int(needs[at]), earlier, int(rows[at]), wait))
         return conflicts
@@ -223,8 +223,8 @@ class Proof:
             return problems
         if self.order.program.issuer is not None:
             # Transfers are given in the order of the text, and so are the waits.
-            late = np.flatnonzero(events.keys[again] <= events.keys[taken])
-            for at in late[:1]:
+            missed = np.flatnonzero(events.keys[again] <= events.keys[taken])
+            for at in missed[:1]:
                 op, row = events.executed(int(again[at]))
                 other, other_row = events.executed(int(taken[at]))
                 reason = f"counts up again what '{to_text(other)}' may not have seen yet"
@@ -234,10 +234,10 @@ class Proof:
         for source, target in {(int(e["source"]), int(e["target"])) for e in table[again]}:
             pair = (table["source"][again] == source) & (table["target"][again] == target)
             done = known[ends[source]][ends[target]][table["place"][again[pair]] - 1]
-            late = np.flatnonzero(done <= table["place"][taken[pair]])
-            if late.size:
-                op, row = events.executed(int(again[pair][late[0]]))
-                other = events.executed(int(taken[pair][late[0]]))
+            missed = np.flatnonzero(done <= table["place"][taken[pair]])
+            if missed.size:
+                op, row = events.executed(int(again[pair][missed[0]]))
+                other = events.executed(int(taken[pair][missed[0]]))
                 reason = f"signals again what '{to_text(other[0])}' may not have taken yet"
                 problems.append(Fault(reason, op, row, *other))
         return problems

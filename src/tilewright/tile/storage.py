@@ -127,8 +127,8 @@ class Storage:
 
     def latest(self, buffer: BufferOp) -> Content | None:
         """Return the content of the buffer's latest visit; None if nothing."""
-        held = [content for (other, _), content in self._slots.items() if other is buffer]
-        return max(held, key=lambda content: content.visit, default=None)
+        contents = [content for (other, _), content in self._slots.items() if other is buffer]
+        return max(contents, key=lambda content: content.visit, default=None)
 
     def fill(self, buffer: BufferOp, content: Content) -> None:
         """Replace what a slot holds; what lay at its addresses is gone."""
@@ -136,12 +136,12 @@ class Storage:
         place = _place(buffer, slot)
         if place is not None:
             for other, number in list(self._slots):
-                there = _place(other, number)
-                if other.memory != buffer.memory or there is None:
+                other_place = _place(other, number)
+                if other.memory != buffer.memory or other_place is None:
                     continue
                 if other is buffer and buffer.circular is not None:
                     continue
-                if there[0] < place[1] and place[0] < there[1]:
+                if other_place[0] < place[1] and place[0] < other_place[1]:
                     del self._slots[other, number]
         self._slots[buffer, slot] = content
 

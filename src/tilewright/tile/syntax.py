@@ -195,7 +195,7 @@ def finish(
 
 
 def print_program(printer: Printer, op: ProgramOp) -> None:
-    """Print what stands behind ``tile.program``."""
+    """Print what stands after ``tile.program``."""
     reduction = op.reduction_dims
     parallel = [f"{dim} {n}" for dim, n in op.extents.items() if dim not in reduction]
     reduced = [f"{dim} {n}" for dim, n in op.extents.items() if dim in reduction]
@@ -233,7 +233,7 @@ def parse_dims(parser: PlainParser) -> tuple[Attribute, Attribute]:
 
 
 def print_buffer(printer: Printer, op: BufferOp) -> None:
-    """Print what stands behind ``tile.buffer``."""
+    """Print what stands after ``tile.buffer``."""
     printer.print_string(f" {quoted(op.symbol.data)} of ")
     printer.print_operand(op.outer)
     printer.print_string(f" {op.window}")
@@ -260,7 +260,7 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
 
 
 def print_stage(printer: Printer, op: StageOp) -> None:
-    """Print what stands behind ``tile.stage``."""
+    """Print what stands after ``tile.stage``."""
     windows = op.windows.data
     printer.print_string(f" {quoted(op.operation.data)}(")
     for number, (value, window) in enumerate(zip(op.inputs, windows, strict=False)):

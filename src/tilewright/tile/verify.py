@@ -162,15 +162,15 @@ def check_buffer(buffer: BufferOp) -> None:
 
 def _check_converted(buffer: BufferOp, where: str) -> None:
     """Sums of the same tensor, which are rounded to 16-bit floats further out."""
-    held, outer = buffer.result.type.of, buffer.outer_type
-    if (held.get_shape(), held.encoding) != (outer.get_shape(), outer.encoding):
+    inner, outer = buffer.result.type.of, buffer.outer_type
+    if (inner.get_shape(), inner.encoding) != (outer.get_shape(), outer.encoding):
         raise VerifyException(f"{where}: its type must name the tensor's type")
-    sums, results = (ELEMENTS[element_name(kind.element_type)] for kind in (held, outer))
+    sums, results = (ELEMENTS[element_name(kind.element_type)] for kind in (inner, outer))
     alike = sums.kind == results.kind and sums.kind in ("float", "fixed")
     if not alike or sums.bytes <= results.bytes:
         raise VerifyException(
             f"{where}: moves convert sums to shorter elements of the same kind, not "
-            f"{held.element_type} to {outer.element_type}"
+            f"{inner.element_type} to {outer.element_type}"
         )
     if buffer.circular is not None:
         raise VerifyException(f"{where}: what is converted has no circular rows")
@@ -252,9 +252,7 @@ def check_move(move: MoveOp) -> None:
         raise VerifyException(f"{where}: what is transformed on its way travels alone")
     _check_engine(move.engine.data, where)
     _check_waits(move.wait_list, move, where)
-    if move.ahead is not None and (
-        not move.loads or move.late is not None or buffer.slot_count < 2 or not _has_loop(move)
-    ):
+    if move.ahead is not None and (not move.loads or buffer.slot_count < 2 or not _has_loop(move)):
         raise VerifyException(
             f"{where}: only a load into two slots or more, in front of a loop or a compute, "
             "is issued ahead"

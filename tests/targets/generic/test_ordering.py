@@ -41,7 +41,7 @@ MOST_WORDS = 160
 
 
 def of_style(name: str) -> Machine:
-    data = {**MACHINE.to_json(), "synchronisation": STYLES[name].model_dump(), "late_loads": False}
+    data = {**MACHINE.to_json(), "synchronisation": STYLES[name].model_dump()}
     return Machine.from_json(data)
 
 

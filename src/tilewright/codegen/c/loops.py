@@ -25,7 +25,7 @@ becomes::
 Calls start commands and return a *ticket*: how many commands their engine has been given. The
 program keeps, per buffer and slot, the tickets of its last filling and last use, and hands the
 engine that has to wait what it waits for. So waits depend on no counting in advance, and commands
-may be issued in the order of the text, whatever the program says of queues (``late``, ``ahead``).
+may be issued in the order of the text, whatever the program says of queues (``ahead``).
 
 On machines with flags, signals and waits of the program are calls, and no tickets are kept::
 

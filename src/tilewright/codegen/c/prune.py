@@ -62,7 +62,7 @@ class _Part:
 
 @dataclass
 class _Choice:
-    """``#if`` to ``#endif``, with the parts behind each condition."""
+    """``#if`` to ``#endif``, with the parts after each condition."""
 
     before: list[str]
     """The remarks in front of it."""
@@ -216,7 +216,7 @@ class _File:
         return read
 
     def parts(self) -> Iterator[_Part]:
-        """All parts, also behind conditions."""
+        """All parts, also after conditions."""
         waiting = list(reversed(self.content))
         while waiting:
             item = waiting.pop()

@@ -40,7 +40,7 @@ class Touch:
 
     @property
     def end(self) -> Column:
-        """First byte behind the box (meaningless where nothing is touched)."""
+        """First byte after the box (meaningless where nothing is touched)."""
         end = self.address + self.element
         for size, stride in zip(self.sizes, self.strides, strict=True):
             end = end + np.maximum(size - 1, 0) * stride

@@ -24,7 +24,7 @@ class Span:
     arena: str
     first: int
     end: int
-    """First byte behind the last."""
+    """First byte after the last."""
     run: int
     period: int
     """Equal to ``run`` where there are no gaps."""

@@ -174,11 +174,11 @@ class Addresses:
     arenas: Mapping[str, int]
     """Bytes of each."""
     bases: Mapping[str, int]
-    """Their addresses, and that of the image behind them."""
+    """Their addresses, and that of the image after them."""
 
     @classmethod
     def of(cls, compilation: Compilation, image: str) -> Addresses:
-        """Weights first, activations behind them, then the image, each on a page of its own."""
+        """Weights first, activations after them, then the image, each on a page of its own."""
         arenas = {name: int(compilation.arenas.get(name, 0)) for name in (WEIGHTS, ACTIVATIONS)}
         bases: dict[str, int] = {}
         offset = 0
@@ -245,7 +245,7 @@ def read_program(directory: Path, image: str) -> ProgramParts:
         data = (directory / "program.bin").read_bytes()
         source = (directory / "network.mlir").read_text()
         weights = _mapped(directory / "weights.bin")
-        behind = np.frombuffer((directory / f"{image}.bin").read_bytes(), np.uint8).copy()
+        image_data = np.frombuffer((directory / f"{image}.bin").read_bytes(), np.uint8).copy()
     except (OSError, ValidationError, UnicodeDecodeError) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory)) from None
     try:
@@ -260,7 +260,7 @@ def read_program(directory: Path, image: str) -> ProgramParts:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
     symbols = {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
     _check(file, image, weights.size, symbols, directory, machine)
-    return ProgramParts(file, machine, data, network, module, weights, behind, directory)
+    return ProgramParts(file, machine, data, network, module, weights, image_data, directory)
 
 
 def check_words(parts: ProgramParts, word_bytes: int) -> None:

@@ -87,7 +87,7 @@ class TensorPlace:
 
     @property
     def range(self) -> tuple[int, int]:
-        """First byte, and first behind the last."""
+        """First byte, and first after the last."""
         span = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         return self.address, self.address + span + self.element
 
@@ -112,7 +112,7 @@ class BufferPlace:
 
     @property
     def range(self) -> tuple[int, int]:
-        """First byte of the first slot, and first behind the last slot."""
+        """First byte of the first slot, and first after the last slot."""
         return self.address, self.address + self.bytes * self.op.places
 
     @cached_property
@@ -156,7 +156,7 @@ class Seen:
         return self.place.boxes.clamped_start[:, self.visit]
 
     @property
-    def held(self) -> Any:
+    def lengths(self) -> Any:
         """Indices held along each axis, of shape (axes, executions)."""
         return self.place.boxes.clamped_size[:, self.visit]
 

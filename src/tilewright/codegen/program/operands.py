@@ -132,7 +132,7 @@ class Operand:
         ``row`` of the ``rows`` held and ``column`` of ``columns``. The rest is padding."""
         fields: Fields = {}
         spatial: list[int] = []
-        for axis, out, kernel, low, held in (
+        for axis, out, kernel, low, lengths in (
             ("h", "oh", "kh", "row", "rows"),
             ("w", "ow", "kw", "column", "columns"),
         ):
@@ -144,7 +144,7 @@ class Operand:
             fields[f"stride.{axis}"] = terms.get(out, 1)
             fields[f"dilation.{axis}"] = terms.get(kernel, 1)
             fields[low] = self.boxes.start[place] - self.seen.start[place]
-            fields[held] = self.seen.held[place]
+            fields[lengths] = self.seen.lengths[place]
             fields[f"{name}.{axis}"] = self.place.strides[place]
         fields[f"{name}.address"] = self.seen.address(self.boxes, skip=spatial)
         return fields | self.circle(name)

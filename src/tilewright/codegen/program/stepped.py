@@ -242,7 +242,7 @@ class SteppedRunner(Runner):
 
     def _kernel(self, times: Times, number: int) -> KernelProfile:
         row = self.parts.file.kernels[number]
-        # Kernels behind the last one that has commands have no times.
+        # Kernels after the last one that has commands have no times.
         if number >= times.kernel_cycles.size:
             return KernelProfile(row.symbol, row.nodes, 0.0, 0.0, 0.0, 0)
         return KernelProfile(

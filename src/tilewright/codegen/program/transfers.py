@@ -58,11 +58,11 @@ def _address(place: Place, move: MoveOp, boxes: Boxes) -> Column:
     return address
 
 
-def _axes(buffer: BufferPlace, outer: Place, held: Any) -> list[tuple[Any, int, int]]:
+def _axes(buffer: BufferPlace, outer: Place, lengths: Any) -> list[tuple[Any, int, int]]:
     """Size, stride further out and stride in the buffer, outermost first; at most AXES."""
     shape = buffer.op.tensor_shape
     ranked = sorted(range(len(shape)), key=lambda a: (-outer.strides[a], a))
-    axes = [(held[a], outer.strides[a], buffer.strides[a]) for a in ranked if shape[a] != 1]
+    axes = [(lengths[a], outer.strides[a], buffer.strides[a]) for a in ranked if shape[a] != 1]
     if len(axes) > AXES:  # one index at a time needs no axis
         axes = [axis for axis in axes if np.max(axis[0], initial=1) > 1]
     merged: list[tuple[Any, int, int]] = []
@@ -83,9 +83,9 @@ def _axes(buffer: BufferPlace, outer: Place, held: Any) -> list[tuple[Any, int, 
             f"a box of {len(merged)} axes; transfers have {AXES}",
             buffer.name,
         )
-    empty = np.ones(held.shape[1], np.int64)
+    empty = np.ones(lengths.shape[1], np.int64)
     # A box that lies wholly outside has size 0 along an axis that may be left out.
-    nothing = (held == 0).any(axis=0)
+    nothing = (lengths == 0).any(axis=0)
     if not merged:
         return [(np.where(nothing, 0, empty), 0, 0)]
     size, outwards, inwards = merged[0]
@@ -103,12 +103,12 @@ def _second_run(
 ) -> None:
     """The joined move's box, which must be one run of bytes."""
     seen = place.seen_by(move)
-    held, shape = seen.held, place.op.tensor_shape
+    lengths, shape = seen.lengths, place.op.tensor_shape
     run = place.element
-    length = np.full(held.shape[1], place.element, np.int64)
+    length = np.full(lengths.shape[1], place.element, np.int64)
     several = 0
     for axis, stride in enumerate(outer.strides):
-        length = length * held[axis]
+        length = length * lengths[axis]
         if shape[axis] != 1:
             several += 1
             if stride != run or place.strides[axis] != run:

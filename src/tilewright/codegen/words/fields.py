@@ -263,7 +263,7 @@ class Format:
 
 
 def lay_out(fields: Sequence[Field], reserved: int, unit_bits: int = 64) -> Format:
-    """A format whose fields lie one behind the other, each in the first unit with room for it.
+    """A format whose fields lie one after the other, each in the first unit with room for it.
 
     The first ``reserved`` bits of the first unit stay free: the opcode's.
     """

@@ -22,8 +22,8 @@ from tilewright.simulate.timing import simulate
 SHARES = 4
 """Parts of a transfer without rows that others wait for."""
 
-LATE = 1 << 20
-"""Behind everything else at a place in the program."""
+LAST = 1 << 20
+"""A sort key after everything else at a place in the program."""
 
 
 @dataclass
@@ -257,7 +257,7 @@ class Commands:
                 continue
             nest, number = tiling.nest(kind.unit), kind.unit
             tiles = nest[-1].tile
-            place = self._inside(number, 1, np.arange(len(tiles)), LATE)
+            place = self._inside(number, 1, np.arange(len(tiles)), LAST)
             yield _Item(kind, tiling.computing(number), len(nest) - 1, tiles, place)
 
     def _latency(self, item: _Item, parts: Parts) -> Ints | int:
@@ -293,20 +293,20 @@ class Commands:
         outer = depth < tiling.unit_depth(number)
         if within:
             rows = self._ends(number, within, last=place.flush is not None)
-            at = within * LATE // 64 + text
-            return self._inside(number, 1, rows, at if place.fill else 2 * LATE - at, tiles)
+            at = within * LAST // 64 + text
+            return self._inside(number, 1, rows, at if place.fill else 2 * LAST - at, tiles)
         if place.flush is not None:
             if not outer:
                 return self._inside(number, 2, 0, text, tiles)
             # Sums leave once the last tile of their reduction is computed.
             ends = np.append(tiles[1:], tiling.count) - 1
-            return ends, LATE - depth, number, 2, 0, text
+            return ends, LAST - depth, number, 2, 0, text
         if self._is_ahead(index):
             before = np.append(tiles[:1], tiles[:-1])
-            late = np.where(np.arange(len(tiles)) > 0, LATE, 0) + text
+            at_end = np.where(np.arange(len(tiles)) > 0, LAST, 0) + text
             if outer:
-                return before, 2 * depth + 1, np.where(late >= LATE, LATE, number), 0, 0, late
-            return before, 2 * depth, number, 0, 0, late
+                return before, 2 * depth + 1, np.where(at_end >= LAST, LAST, number), 0, 0, at_end
+            return before, 2 * depth, number, 0, 0, at_end
         if outer:
             return tiles, 2 * depth + 1, number, 0, 0, text
         return self._inside(number, 0, 0, text, tiles)

@@ -405,12 +405,14 @@ def packed(
     room; if so not all fit, the first with room.
     """
     order = sorted(range(len(places)), key=lambda n: (len(places[n].memories), -sizes[n]))
+    whole = dict[str, float]()  # Of a memory each primitive leaves as much as it says.
+    for memory in (memory for place in places for memory in place.memories):
+        room = inf if memory.room is None else memory.room
+        whole[memory.name] = min(whole.get(memory.name, inf), room)
     for spread in (True, False):
-        homes, rooms = dict[int, Memory](), dict[str, float]()
+        homes, rooms = dict[int, Memory](), dict(whole)
         for index in order:
             memories = places[index].memories
-            for memory in memories:
-                rooms.setdefault(memory.name, inf if memory.room is None else memory.room)
             fitting = [memory for memory in memories if rooms[memory.name] >= sizes[index]]
             if not fitting:
                 break

@@ -31,7 +31,6 @@ import numpy as np
 from tilewright.machine import Move
 from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.cost.own import Dispatch, TakesTurns, Transfer, row_instructions
-from tilewright.planning.cost.part_stores import HALVES, faster_in_parts, standstill
 from tilewright.planning.space.cells import Cells, Pairs
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.space.nests import Arrangement, Loop, depends
@@ -63,36 +62,16 @@ class Pipeline:
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
-        self.late = space.machine.late_loads
-        """True if loads of one slot are queued after those of several."""
         self.loops: list[Loop] = []
         self.dims: list[str] = []
         self.trips: list[Floats] = []
         self._unfold()
-        self.reduces = self._outermost_reduction()
-        """Per row, the outermost loop over a reduction; -1 if there is none."""
-        self.last: dict[str, Bools] = {}
-        """Per row, whether an operand comes with the last part of its reduction."""
-        for use in self.loads if self.late else ():
-            if use.name in self.slots and use.operand not in space.kernel.anchor.inputs:
-                self.last[use.name] = (self.reduces >= 0) & (self.slots[use.name] == 1)
         self.depth = {use.name: self._depth(use) for use in self.uses if not use.host}
         self.rounds = {use.name: self._rounds(use) for use in self.loads + self.stores}
         self.bytes = self._sizes()
         self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
-        self.halved = self._halved()
-        """Per row, whether tiles are computed in halves."""
-        self.parts = self._parts()
-        """Per row, the parts in which the result leaves its slot; see part_stores.py."""
-        self.short = self._short()
-        """Per row, the parts in the last residency where they are fewer, and the loop over
-        residencies; all parts, and -1, elsewhere."""
-        self.shortened = bool((self.short[1] >= 0).any())
-        self.alone = self._alone()
-        """Per cell, whether tiles that are computed in halves are one part."""
-        parts = self.parts[cells.row]
         for use in self.stores:
-            self.time[use.name] = parts * transfer_cycles(use, self.bytes[use.name] / parts)
+            self.time[use.name] = transfer_cycles(use, self.bytes[use.name])
         self.blocks = {
             u.name: space.further_latency(u, self._resident(u))[cells.row]
             for u in self.loads + self.stores
@@ -105,65 +84,6 @@ class Pipeline:
             self.blocks[name] = self.blocks[name] + self.dispatch.further_latency(use, size)
             # Instructions of rows follow one another, those of the next transfer behind them.
             self.time[name] = np.maximum(self.time[name], self.dispatch.busy(use, size))
-
-    def _parts(self) -> Ints:
-        single_part = np.ones(self.space.rows, np.int64)
-        output = next(iter(self.stores), None)
-        if not self.space.machine.part_stores or output is None or output.move is None:
-            return single_part
-        parts, halved = single_part, self.halved
-        for dim, count in self.arrangement.grown.items():
-            parts = parts * (count if dim in output.operand.dims else 1)
-        parts = np.where(halved, HALVES, parts)
-        cell = self.cells.place[:, 0]
-        size = self.bytes[output.name][cell]
-        tile = self.cells.cycles[cell] * np.where(halved, 1, parts)
-        machine, single = self.space.machine, self.slots[output.name] == 1
-        split = single & faster_in_parts(machine, output.move, size, tile / parts, parts)
-        return np.where(split, parts, 1)
-
-    def _short(self) -> tuple[Ints, Ints]:
-        parts, at = self.parts.copy(), np.full(self.space.rows, -1)
-        for number, (loop, dim) in enumerate(zip(self.loops, self.dims, strict=True)):
-            count = self.arrangement.grown.get(dim)
-            if loop.inner or count is None:
-                continue
-            rest = self.space.trips(dim) % count
-            partial = (rest > 0) & (self.parts > 1)
-            parts = np.where(partial, self.parts // count * rest, parts)
-            at = np.where(partial, number, at)
-        return parts, at
-
-    def short_share(self, number: int) -> Floats:
-        """Per row, how many of the tiles before an advance of a loop are in a short residency."""
-        _, at = self.short
-        share = np.where(at > number, 1.0, 0.0)
-        for loop, count in enumerate(self.trips[:number]):
-            share = np.where(at == loop, 1.0 / count, share)
-        return share
-
-    def _alone(self) -> Bools:
-        alone = np.zeros(len(self.cells.row), np.bool_)
-        for dim, part in self.arrangement.parts.items():
-            if dim in self.cells.dims:
-                last = self.space.extents[dim] - (self.space.trips(dim) - 1) * self.space.size(dim)
-                short = (self.cells.kind >> self.cells.dims.index(dim) & 1) > 0
-                cut = part < self.space.size(dim)
-                alone |= short & (cut & (last <= part))[self.cells.row]
-        return alone
-
-    def _halved(self) -> Bools:
-        halved = np.zeros(self.space.rows, np.bool_)
-        for dim, part in self.arrangement.parts.items():
-            halved |= part < self.space.size(dim)
-        return halved
-
-    def _outermost_reduction(self) -> Ints:
-        outermost = np.full(self.space.rows, -1)
-        for number, (dim, count) in reversed([*enumerate(zip(self.dims, self.trips, strict=True))]):
-            if dim in self.space.kernel.anchor.reduction:
-                outermost = np.where(count > 1, number, outermost)
-        return outermost
 
     def _resident(self, use: Use) -> dict[str, Ints]:
         """Tiles along each dim that an operand's buffer covers, if more than one."""
@@ -292,7 +212,7 @@ class Pipeline:
         total = np.zeros(len(cell))
         for use in self.stores:
             assert use.move is not None
-            flow = self.bytes[use.name][cell] / self.parts / self._rate(use.move)
+            flow = self.bytes[use.name][cell] / self._rate(use.move)
             total = total + flow + use.move.latency + self.blocks[use.name][cell]
         return total
 
@@ -373,12 +293,7 @@ class Step:
             use.name: (pricing.depth[use.name] >= number)[self.row].astype(np.float64)
             for use in pricing.loads + pricing.stores
         }
-        for name, last in pricing.last.items():
-            # Once in all steps through the reduction; the tile before was done long ago.
-            once = (pricing.reduces == number) / np.maximum(pricing.trips[number] - 1, 1)
-            self.moves[name] = np.where(last, once, pricing.depth[name] >= number)[self.row]
         self.slots = {n: column[self.row] for n, column in pricing.slots.items()}
-        self.slots |= {n: self.slots[n] + last[self.row] for n, last in pricing.last.items()}
         self.rounds = {n: column[self.row] for n, column in pricing.rounds.items()}
         self.depth = {use.name: pricing.depth[use.name][self.row] for use in pricing.loads}
         self.queued = {
@@ -407,8 +322,6 @@ class Step:
             if use.move.in_flight > 1:
                 after = after + use.move.latency
             cycle = moves * (after + self.compute) / self.rounds[use.name]
-            if use.name in self.of.last:
-                cycle = np.where(self.of.last[use.name][self.row], 0.0, cycle)
             step = np.maximum(step, cycle)
         for use in self.of.stores:
             assert use.move is not None
@@ -456,17 +369,7 @@ class Step:
     def _until_free(self, use: Use) -> Floats:
         """Time from a tile's compute until its result lets the next one begin."""
         assert use.move is not None
-        parts, size = self.of.parts[self.row], self.of.bytes[use.name][self.before]
-        halves = np.where(self.of.halved[self.row], HALVES, 1)
-        compute = (self.compute + self.of.cells.cycles[self.after]) / 2 / halves
-        whole = np.where(self.of.alone[self.before], 1, parts)
-        gap = standstill(use.move, size, compute, whole)
-        if not self.of.shortened:
-            return gap
-        fewer, at = (column[self.row] for column in self.of.short)
-        share = self.of.short_share(self.number)[self.row]
-        left = standstill(use.move, size * fewer / parts, compute, fewer)
-        return np.where(at >= 0, (1 - share) * gap + share * left, gap)
+        return use.move.latency + self.of.bytes[use.name][self.before] / use.move.bytes_per_cycle
 
     def _shared(self, engine: str) -> Floats:
         """Time of an engine's loads and stores together; 0 for one that has only stores."""
@@ -491,8 +394,5 @@ class Step:
                 continue
             its = self.depth[other.name]
             counted = its >= mine if after else its > mine
-            if self.of.late:
-                single, alone = (self.slots[load.name] == 1 for load in (use, other))
-                counted = np.where(single == alone, counted, alone & (its >= 0))
             total = total + counted * self.queued[other.name]
         return total

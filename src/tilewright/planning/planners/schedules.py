@@ -38,8 +38,7 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
     )
     fine = tuple((dim, tile[dim]) for dim in extents)
     innermost = others[0] if others else output.memory.name
-    parts = {d: int(c[row]) for d, c in arrangement.parts.items() if c[row] < tile[d]}
-    if not arrangement.nest.grown and not parts:
+    if not arrangement.nest.grown:
         return Schedule(space.primitive.name, (Level(innermost, fine, (*outer, *inner)),), buffers)
     reduction = space.kernel.anchor.reduction
     coarse = tuple(
@@ -50,11 +49,8 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
         for dim in extents
     )
     within = next((name for name in others if name != output.memory.name), innermost)
-    levels = [Level(output.memory.name, coarse, tuple(outer)), Level(within, fine, tuple(inner))]
-    if parts:
-        cut = tuple((dim, parts.get(dim, size)) for dim, size in fine)
-        levels.append(Level(space.primitive.engine, cut, tuple(parts)))
-    return Schedule(space.primitive.name, tuple(levels), buffers)
+    levels = Level(output.memory.name, coarse, tuple(outer)), Level(within, fine, tuple(inner))
+    return Schedule(space.primitive.name, levels, buffers)
 
 
 def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:

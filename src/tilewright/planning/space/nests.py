@@ -22,13 +22,12 @@ each; and a residual comes for several tiles at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise, permutations, product
 
 import numpy as np
 
 from tilewright.machine import Memory
-from tilewright.planning.cost.part_stores import halves
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use, accumulator_bytes
 from tilewright.planning.space.tilings import Space
 
@@ -192,8 +191,6 @@ class Arrangement:
     """Tiles that the output's residency spans along each dim of the grown group."""
     slots: dict[str, Ints]
     """Buffer slots of every operand that is moved."""
-    parts: dict[str, Ints] = field(default_factory=dict[str, Ints])
-    """Sizes of the parts in which tiles are computed, along the dims that are cut so."""
 
     def take(self, rows: Ints) -> Arrangement:
         """The columns of some rows, in that order."""
@@ -203,13 +200,12 @@ class Arrangement:
             tuple(np.broadcast_to(count, self.valid.shape)[rows] for count in self.trips),
             {dim: column[rows] for dim, column in self.grown.items()},
             {name: column[rows] for name, column in self.slots.items()},
-            {dim: column[rows] for dim, column in self.parts.items()},
         )
 
     def key(self) -> tuple[bytes, ...]:
         """Equal for two of one nest that are valid for the same rows, and there the same.
 
-        Trips follow from the nest and what is grown, parts from the slots.
+        Trips follow from the nest and what is grown.
         """
         return (
             self.valid.tobytes(),
@@ -248,8 +244,7 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
         if nest.blocks:
             valid &= ~space.split()
         for slots, fits in _fillings(space, nest, moved, grown, trips):
-            parts = {} if nest.grown else halves(space, slots)
-            plans.append(Arrangement(nest, valid & fits, trips, grown, slots, parts))
+            plans.append(Arrangement(nest, valid & fits, trips, grown, slots))
     return plans
 
 

@@ -32,8 +32,12 @@ class InstructionTarget(WordTarget):
     elements = ("float32", "float16", "bfloat16", "fixed16", "fixed8", "int8")
     implements = frozenset(
         {
-            *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),
-            *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
+            *(
+                Capability.ISSUE_CYCLES,
+                Capability.IN_FLIGHT,
+                Capability.TRANSACTION,
+                Capability.EFFICIENCY,
+            ),
             *(Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
             *(Capability.TRANSFORMS, Capability.ELEMENT, Capability.FILLS),
             Capability.RESIDENT,

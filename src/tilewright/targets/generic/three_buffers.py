@@ -142,8 +142,6 @@ def accelerator(
         fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
         element="fixed16",
         accumulator="fixed32",
-        late_loads=True,
-        part_stores=True,
         instruction_bytes=128,
         layouts=layouts,
     )

@@ -59,7 +59,7 @@ class ProgramOp(TileOperation):
     loads a share of it, and gets the others' from them. The meaning of its moves is unchanged."""
     rooms = opt_prop_def(ArrayAttr)
     """``[memory, bytes]``: the first bytes of a memory, to which buffers keep, since tensors stay
-    behind them for other kernels; the buffers of such tensors lie there."""
+    after them for other kernels; the buffers of such tensors lie there."""
     groups = opt_prop_def(StringAttr)
     """Name of the rule that puts commands into groups, each of which begins when the one before it
     has ended (``queues.GROUPINGS``); absent: commands wait for what they depend on, no more."""
@@ -89,7 +89,7 @@ class ProgramOp(TileOperation):
 
     @property
     def room_of(self) -> dict[str, int]:
-        """Bytes that buffers may take of each memory in which tensors stay behind them."""
+        """Bytes that buffers may take of each memory in which tensors stay after them."""
         return {str(memory): int(size) for memory, size in self.get("rooms", ())}
 
     @property

@@ -215,12 +215,10 @@ class BufferOp(TileOperation):
 class MoveOp(TileOperation):
     """Copies a buffer's box between the buffer and what it is of, asynchronously.
 
-    ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. ``late``
-    ones stand in their engine's queue right before the compute, in the "first" run of the loops
-    within their block, or in the "last" one of the outermost of these. A move ``ahead`` stands in
-    its queue one run of its block earlier, before the loops there: so it is issued before the
-    compute of the run before. ``transform`` names what the machine's move does on the way.
-    For ``waits`` see the dialect's text.
+    ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. A move
+    ``ahead`` stands in its queue one run of its block earlier, before the loops there: so it is
+    issued before the compute of the run before. ``transform`` names what the machine's move does
+    on the way. For ``waits`` see the dialect's text.
     """
 
     name = "tile.move"
@@ -228,7 +226,6 @@ class MoveOp(TileOperation):
     target = operand_def()
     engine = prop_def(StringAttr)
     joined = opt_prop_def(UnitAttr)
-    late = opt_prop_def(StringAttr)
     ahead = opt_prop_def(UnitAttr)
     transform = opt_prop_def(StringAttr)
     waits = opt_prop_def(ArrayAttr)
@@ -277,12 +274,10 @@ class MoveOp(TileOperation):
             printer.print_string(f" with {syntax.quoted(self.transform.data)}")
         if self.joined is not None:
             printer.print_string(" joined")
-        if self.late is not None:
-            printer.print_string(f" late {syntax.quoted(self.late.data)}")
         if self.ahead is not None:
             printer.print_string(" ahead")
         syntax.print_optional(printer, self, "waits")
-        known = ("engine", "transform", "joined", "late", "ahead", "waits")
+        known = ("engine", "transform", "joined", "ahead", "waits")
         syntax.print_rest(printer, self, known)
 
     @classmethod
@@ -297,8 +292,6 @@ class MoveOp(TileOperation):
             properties["transform"] = StringAttr(parser.parse_str_literal())
         if parser.parse_optional_keyword("joined"):
             properties["joined"] = UnitAttr()
-        if parser.parse_optional_keyword("late"):
-            properties["late"] = StringAttr(parser.parse_str_literal())
         if parser.parse_optional_keyword("ahead"):
             properties["ahead"] = UnitAttr()
         properties["waits"] = syntax.optional_plain(parser, "waits")

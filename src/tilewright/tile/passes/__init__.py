@@ -15,8 +15,6 @@ from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
 from tilewright.tile.passes.group_loads import GroupLoads
 from tilewright.tile.passes.interleave import Interleave
-from tilewright.tile.passes.late_loads import LateLoads
-from tilewright.tile.passes.part_stores import PartStores
 from tilewright.tile.passes.place_moves import PlaceMoves
 from tilewright.tile.passes.prefetch import Prefetch
 from tilewright.tile.passes.synchronise import Synchronise
@@ -24,7 +22,7 @@ from tilewright.tile.passes.synchronise import Synchronise
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
-        *(PlaceMoves, DoubleBuffer, LateLoads, PartStores, GroupLoads),
+        *(PlaceMoves, DoubleBuffer, GroupLoads),
         *(Prefetch, Interleave, Boundary, Allocate, Synchronise, AssignEvents, Check),
     )
 }
@@ -53,12 +51,6 @@ def pipeline(
     if order is not None:
         entries.append(order)
     else:
-        if machine.late_loads:
-            reason = "after double-buffer: loads wait for a single slot"
-            entries.append(PassEntry(LateLoads(), reason))
-        if machine.part_stores:
-            reason = "after late-loads, which expects one loop in a block"
-            entries.append(PassEntry(PartStores(), reason))
         deep = any(is_deep(machine, primitive) for primitive in machine.primitives)
         issues = bool(machine.synchronisation.issuer)
         if deep and machine.synchronisation.style == "flags" and Decision.ORDER in honours:
@@ -106,8 +98,6 @@ __all__ = [
     "DoubleBuffer",
     "GroupLoads",
     "Interleave",
-    "LateLoads",
-    "PartStores",
     "PlaceMoves",
     "Prefetch",
     "Synchronise",

@@ -67,7 +67,7 @@ class AssignEvents(TilePass):
     extents, too: a hand-over that another implies may be needed where a loop runs less often.
 
     Refuses (``tile-event``) programs whose commands stand in their queues otherwise than in the
-    text (``late``, ``ahead``, containers): no id follows them.
+    text (``ahead``, containers): no id follows them.
     """
 
     name = "assign-events"
@@ -93,16 +93,14 @@ class AssignEvents(TilePass):
 
 def _refuse_reordered(program: ProgramOp, limits: Synchronisation) -> None:
     reordered = program.groups is not None or any(
-        op.properties.get(key) is not None
-        for op in commands_of(program)
-        for key in ("late", "ahead")
+        op.properties.get("ahead") is not None for op in commands_of(program)
     )
     if reordered:
         raise refuse(
             "tile-event",
             f"queues have another order than the program, which {limits.style} do not support",
             program.symbol.data,
-            'without late-loads, prefetch and groups of commands; or synchronisation = "counters"',
+            'without prefetch and groups of commands; or synchronisation = "counters"',
         )
 
 

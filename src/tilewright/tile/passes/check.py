@@ -23,7 +23,7 @@ from tilewright.tile.dialect import (
     buffer_of,
     scopes_of,
 )
-from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims
+from tilewright.tile.iteration import Order, Rows, nest_rows, reduced_dims
 from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
@@ -224,7 +224,7 @@ class _Checker:
                 points = points * rows.size(dim)
             covered = box.clamped_size[0]
             if buffer_of(compute.output) is None or blocks.intersection(axis.dims):
-                # Written in place, or in whole blocks: the primitive cuts off what lies behind the
+                # Written in place, or in whole blocks: the primitive cuts off what lies after the
                 # tensor's end.
                 covered = np.where(covered > 0, covered + box.pad_after[0], 0)
             wrong = np.flatnonzero(points != covered)
@@ -283,13 +283,10 @@ class _Checker:
                 seen = np.append(self.order.visit(buffer, filler), -1)[row]
                 latest = np.maximum(latest, seen)
             boxes = self.order.block(_block_of(buffer))
-            held = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
-            reads = np.all(held > 0, axis=0, keepdims=True)[0, visit]
+            sizes = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
+            reads = np.all(sizes > 0, axis=0, keepdims=True)[0, visit]
             if buffer.circular is not None:  # Without new rows, all is from visits before.
                 reads = reads & (circle_of(buffer, boxes).new > 0)[visit]
-            if isinstance(reader, ComputeOp) and any(_is_late(filler) for filler in fillers):
-                # It is read by the last part of a reduction alone.
-                reads = reads & self.order.reduction(reader)[1]
             wrong = np.flatnonzero(reads & (latest != visit))
             if len(wrong):
                 yield self.problem(
@@ -302,7 +299,7 @@ class _Checker:
     def coverage(self) -> Iterator[Problem]:
         """Every point is computed once, every output element stored once.
 
-        So it is by the computes of the tiles, and by those behind them, each kind on its own.
+        So it is by the computes of the tiles, and by those after them, each kind on its own.
         """
         kinds: dict[str, list[ComputeOp]] = {}
         for compute in self.computes:
@@ -441,7 +438,3 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
 def _text(boxes: Boxes, row: int) -> str:
     pairs = zip(boxes.clamped_start[:, row], boxes.clamped_size[:, row], strict=True)
     return "[" + ", ".join(f"{start}:{start + size}" for start, size in pairs) + "]"
-
-
-def _is_late(op: Operation) -> bool:
-    return isinstance(op, MoveOp) and op.late is not None and op.late.data == LAST

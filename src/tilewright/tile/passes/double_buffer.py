@@ -27,10 +27,10 @@ class DoubleBuffer(TilePass):
 
     Slots are asked for by the operand's name, for the buffer next to the primitive, and by a
     memory's name, too, for a buffer on the way there. A buffer that is visited n times gets n slots
-    at most; where one engine issues all commands, what is loaded is visited in one part. A joined
-    buffer takes the slots of the one whose move it joins, since both are filled at once.
-    ``operands`` and ``slots`` set the slots of the named operands instead of what the program asks
-    for.
+    at most; visits in one part for a core count, and where one engine issues all commands, those in
+    all parts of a buffer that is stored, whose store may go on in the next part. A joined buffer
+    takes the slots of the one whose move it joins, since both are filled at once. ``operands`` and
+    ``slots`` set the slots of the named operands instead of what the program asks for.
 
     Before::
 
@@ -64,9 +64,10 @@ class DoubleBuffer(TilePass):
             leader = leaders.get(buffer, buffer)
             on_the_way = any(isinstance(use.operation, BufferOp) for use in leader.result.uses)
             key = leader.tensor_op.symbol.data, leader.memory if on_the_way else ""
-            # An issuer gives no loads ahead across parts.
-            loaded = program.issuer is not None and any(op.loads for op in moves_of(buffer))
-            count = visits_of_part(buffer) if loaded else visits(buffer)
+            # Parts are other cores', or follow one another; then stores alone run on.
+            loaded = any(op.loads for op in moves_of(buffer))
+            follows = program.issuer is not None and not loaded
+            count = visits(buffer) if follows else visits_of_part(buffer)
             slots = max(min(asked.get(key, 1), count), 1)
             if slots != buffer.slot_count:
                 buffer.slots = integer(slots)

@@ -157,7 +157,7 @@ def _settled(
 
 
 def _hoist(group: _Group, loop: LoopOp) -> None:
-    """Put buffers and loads right before a loop, stores right behind it."""
+    """Put buffers and loads right before a loop, stores right after it."""
     block = loop.parent_block()
     if block is None:
         return

@@ -17,11 +17,11 @@ class Prefetch(TilePass):
     with loops: they are issued one run of the block earlier (swATOP, section 4.5.2).
 
     Commands are dispatched in program order, and each engine's queue holds few. The loops within a
-    tile have more commands than that, so a load behind them would be issued when they are nearly
+    tile have more commands than that, so a load after them would be issued when they are nearly
     done, and their computes could not hide it.
 
     Where one engine gives the others their commands (``issuer``), in the order of the text, so are
-    all loads of two slots or more, within a part: behind a compute it comes to no load before that
+    all loads of two slots or more, within a part: after a compute it comes to no load before that
     is done.
 
     Before::
@@ -48,7 +48,7 @@ class Prefetch(TilePass):
                     move.ahead = UnitAttr()
                 continue
             inner = any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
-            if block is None or not move.loads or move.late is not None or not inner:
+            if block is None or not move.loads or not inner:
                 continue
             outer = buffer.outer_buffer
             if outer is not None and outer.parent_block() is block:

@@ -29,7 +29,7 @@ class Synchronise(TilePass):
     - of several fills by one engine, the latest is waited for;
     - a buffer that is filled no more often than it has slots is always free;
     - a fill need not wait for users that earlier fills of its engine have waited for: those before
-      it in its block, those behind it in the visit before, those of loops within;
+      it in its block, those after it in the visit before, those of loops within;
     - where one engine stores and loads, what was loaded after a store says that it is done.
 
     Where operands pass several memories, chains of three engines and more imply further waits: of
@@ -116,7 +116,7 @@ def _ready(op: Command, known: Dependences, *, every: bool) -> list[BufferOp]:
     """The buffers for whose content an operation waits: of each other engine, the latest, or
     ``every`` one."""
     latest: dict[str, tuple[tuple[int, int], BufferOp]] = {}
-    late: list[BufferOp] = []
+    unranked: list[BufferOp] = []
     for buffer in known.buffers:
         users = known.users[buffer]
         if op not in users or fills(op, buffer):
@@ -128,13 +128,13 @@ def _ready(op: Command, known: Dependences, *, every: bool) -> list[BufferOp]:
                 # its queue.
                 command = leader_of(other) if isinstance(other, MoveOp) else other
                 if every or is_out_of_order(other):
-                    late.append(buffer)
+                    unranked.append(buffer)
                     continue
                 rank = (known.depth[buffer], known.position[command])
                 engine = other.engine.data
                 if engine not in latest or latest[engine][0] < rank:
                     latest[engine] = (rank, buffer)
-    chosen = [*late, *(buffer for _, buffer in latest.values())]
+    chosen = [*unranked, *(buffer for _, buffer in latest.values())]
     return [buffer for buffer in known.buffers if buffer in chosen]
 
 

@@ -104,7 +104,7 @@ def test_every_wait_is_needed(seed: int, folder: Path) -> None:
 
 def with_flags(machine: Machine, ids: int, depth: int | None = None) -> Machine:
     flags = {"style": "flags", "ids": ids, "depth": depth}
-    data = {**machine.to_json(), "synchronisation": flags, "late_loads": False, "c": None}
+    data = {**machine.to_json(), "synchronisation": flags, "c": None}
     data = {**data, "name": f"flags-{ids}-{depth}"}
     for part in (*data["moves"], *data["primitives"]):
         part["c"] = None

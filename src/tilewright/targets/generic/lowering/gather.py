@@ -48,7 +48,7 @@ def gather_columns(
         columns[extent] = buffer.op.outer_shape[place]
         if isinstance(outer, BufferPlace):
             seen = outer.seen_by(move)
-            first, columns[extent] = seen.start[place], seen.held[place]
+            first, columns[extent] = seen.start[place], seen.lengths[place]
         columns[low] = image.start[place] - first
     for axis, dim in (("n", "n"), ("g", "g"), ("c", "ci")):
         columns[f"source.{axis}"] = stride(window, outer.strides, dim)
