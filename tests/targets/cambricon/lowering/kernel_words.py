@@ -18,21 +18,29 @@ WEIGHTS_AT = 0
 BEHIND = 4096
 
 
+CONSTANT_BYTES = 1 << 16
+"""Room for the constants of a kernel's code."""
+
+
 def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, Result, Lowering]:
-    """The result of a kernel under a schedule; its weights lie in segments."""
+    """The result of a kernel under a schedule; its weights lie in segments.
+
+    The image lies at the end of main memory, so that a transfer that goes beyond it is refused.
+    """
     placements: dict[str, tuple[str, int, tuple[int, ...]]] = {}
     sizes = {"weights": 0, "activations": 0}
-    for operand in case.kernel.operands:
+    for operand in sorted(case.kernel.operands, key=lambda operand: operand.role == "input"):
         arena = "weights" if operand.role in ("weight", "bias") else "activations"
         layout = Layout.parse(operand.layout, len(operand.shape))
         placements[operand.name] = (arena, sizes[arena], layout.strides(operand.shape))
         size = layout.size(operand.shape) * operand.element_bytes
         sizes[arena] += -(-size // 64) * 64
-    bases = {"weights": 0, "activations": sizes["weights"]}
-    bases[CONSTANTS] = sum(sizes.values())
+    bases = {"weights": 0, CONSTANTS: sizes["weights"]}
+    bases["activations"] = sizes["weights"] + CONSTANT_BYTES
     lowering = Lowering(machine, bases, Counter())
     lowering.kernel(tile(case.kernel, schedule, machine, placements))
-    main = np.zeros(bases[CONSTANTS] + len(lowering.image) + 64, np.uint8)
+    assert len(lowering.image) <= CONSTANT_BYTES
+    main = np.zeros(bases["activations"] + sizes["activations"], np.uint8)
     for operand in case.kernel.inputs:
         arena, offset, _ = placements[operand.name]
         data = case.operands[operand.name]

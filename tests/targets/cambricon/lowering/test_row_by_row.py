@@ -99,13 +99,16 @@ def test_residuals_and_limits(limits: bool) -> None:
     np.testing.assert_array_equal(found, case.expected)
 
 
-def test_no_sums_wait() -> None:
-    """Each tile has its own weights, and the rows of the first one are padding."""
-    case = conv((8, 6), (3, 3), 1, (1, 1, 1, 1))
-    tile = {**case.kernel.anchor.extents, "oh": 1, "ow": 4, "kh": 1}
-    slots = tuple((one.name, 2) for one in case.kernel.operands)
-    chosen = Schedule("row_conv", (Level("vsm", tuple(tile.items()), ("oh", "ow", "kh")),), slots)
-    found, _, _ = run_case(case, chosen, ROOM)
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("size", but_fast([(8, 6), (8, 8), (7, 7)], [(8, 6)]))
+@pytest.mark.parametrize(("columns", "order"), [(2, "oh ow kh"), (4, "ow oh kh"), (8, "oh kh")])
+def test_no_sums_wait(size: tuple[int, int], slots: int, columns: int, order: str) -> None:
+    """Each tile has its own weights, and rows that lie in the padding alone are not loaded."""
+    case = conv(size, (3, 3), 1, (1, 1, 1, 1))
+    tile = {**case.kernel.anchor.extents, "oh": 1, "ow": min(columns, size[1]), "kh": 1}
+    level = Level("vsm", tuple(tile.items()), tuple(order.split()))
+    buffers = tuple((one.name, slots) for one in case.kernel.operands)
+    found, _, _ = run_case(case, Schedule("row_conv", (level,), buffers), ROOM)
     np.testing.assert_array_equal(found, case.expected)
 
 

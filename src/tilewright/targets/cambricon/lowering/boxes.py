@@ -39,6 +39,8 @@ class Axis:
     """Whether it always spans the whole axis."""
     padded: bool
     """Whether some tile's box reaches beyond the tensor."""
+    may_be_empty: bool = False
+    """Whether some tile's box may lie in the padding alone."""
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,19 @@ def axis_of(
     if low >= 0 and low + span <= extent:
         whole = isinstance(first, int) and isinstance(size, int) and (first, size) == (0, extent)
         return Axis(first, size, 0, whole, False)
+    lengths = ((spans.of(name), c) for name, c in axis.terms)
+    least = 1 + sum(c * (length - 1) for length, c in lengths if isinstance(length, int))
+    may_be_empty = least <= max(-low, low + span - extent)
     if (cut := _cut_at_ends(e, axis, extent, spans, extents, size)) is not None:
         before, behind = cut
         held = e.subtract(size, e.add(before, behind))
-        return Axis(e.add(first, before), held, before, False, True)
+        return Axis(e.add(first, before), held, before, False, True, may_be_empty)
     begin = e.maximum(first, 0)
     end = e.minimum(e.add(first, size), extent)
     before = e.subtract(begin, first)
     held = e.subtract(end, begin)
     whole = settled and begin == 0 and held == extent
-    return Axis(begin, held, before, whole, True)
+    return Axis(begin, held, before, whole, True, may_be_empty)
 
 
 def _cut_at_ends(

@@ -20,6 +20,8 @@ class Runs:
     address: Value
     """Where the first begins, from the start of main memory; ``offset`` is added to it."""
     offset: int
+    may_be_empty: bool = False
+    """Whether some tile's box has no runs."""
 
 
 def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) -> Runs:
@@ -41,7 +43,8 @@ def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) ->
         else:
             gone = True
             outer.append((interval.size, stride))
-    return Runs(inner, tuple(reversed(outer)), address, place.address)
+    may_be_empty = any(interval.may_be_empty for interval in box.axes)
+    return Runs(inner, tuple(reversed(outer)), address, place.address, may_be_empty)
 
 
 def transfer(e: Emitter, text: str, runs: Runs, base: Value, element: int) -> None:
@@ -73,6 +76,6 @@ def transfer(e: Emitter, text: str, runs: Runs, base: Value, element: int) -> No
                     level(number + 1)
                     e.increase(main, forward)
 
-                e.repeat(count, body, least=1)
+                e.repeat(count, body, least=0 if runs.may_be_empty else 1)
 
         level(0)
