@@ -1,10 +1,10 @@
-"""Hand-overs on their way to ids that a machine has, as values are given registers: for tile
-programs, and for targets whose loops are their own.
+"""The assignment of ids to hand-overs, for tile programs and for programs of targets.
 
-A *hand-over* is a place where one engine signals and another waits. How a program is written with
-some of them, and what is wrong with it then, an ``Assignment`` is told by its subclass; which are
-needed, which ids each has, and what becomes of those for which there are too few it decides here,
-by asking that proof: it is exact where rules of interference would be guesses.
+A *hand-over* is a place where one engine signals and another waits. ``Assignment`` gives each an
+id, as a register allocator gives values registers: it leaves out hand-overs that are not needed,
+shares ids where there are too few, and puts barriers where sharing is wrong. All of this asks a
+proof of the whole program, which a subclass provides with the way in which hand-overs are written
+into its kind of program. A proof is exact where rules of interference would be guesses.
 """
 
 from __future__ import annotations
