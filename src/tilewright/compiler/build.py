@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,13 @@ import numpy as np
 from tilewright import frontends
 from tilewright.codegen.program.interface import Compilation, Form
 from tilewright.compiler.packages import opened
-from tilewright.compiler.pipeline import PLACED, advance, check_files, run_pipeline
+from tilewright.compiler.pipeline import (
+    PLACED,
+    advance,
+    check_files,
+    kernels_overlap,
+    run_pipeline,
+)
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
@@ -23,6 +30,7 @@ from tilewright.graph.placement import arenas_of
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.network.overlap import added_cycles
 from tilewright.numbers.calibration import (
     Samples,
     sample_shapes,
@@ -239,7 +247,11 @@ def _write(
     compilation = Compilation(
         state.machine, state.network, state.weights, kernels, arenas, form, free
     )
+    program = directory / PROGRAM
+    program.mkdir()
     try:
+        state.target.emit(compilation, program)
+        _charge_added_cycles(state)
         write_package(
             directory,
             state.target,
@@ -251,6 +263,19 @@ def _write(
         )
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
-        shutil.rmtree(directory / PROGRAM, ignore_errors=True)
+        shutil.rmtree(program, ignore_errors=True)
         raise
     check_files(state)
+
+
+def _charge_added_cycles(state: CompilationState) -> None:
+    """Predict of each kernel what it adds to those before, where kernels overlap and the target can
+    time programs in a row. Where instructions are of rows that takes a third of a compilation, and
+    predictions stay those of kernels alone."""
+    run_timer = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
+    by_rows = state.machine.synchronisation.by_rows
+    if run_timer is None or by_rows or not kernels_overlap(state):
+        return
+    for symbol, cycles in added_cycles(state.kernels, run_timer).items():
+        plan = state.plans[symbol]
+        state.plans[symbol] = replace(plan, predicted_cycles=cycles, timed_cycles=cycles)

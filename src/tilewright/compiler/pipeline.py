@@ -261,7 +261,7 @@ def build_tiles(state: CompilationState) -> None:
             program = build(item.kernel, item.schedule, state.machine, placements)
             title = f"{item.kernel.symbol}-"
             state.runner.run(program, passes, title, verify_each=False)
-            if state.target.kernels_overlap and state.machine.synchronisation.style != "none":
+            if kernels_overlap(state):
                 for tile_program in programs_of(program):
                     used |= last_used(tile_program)
             for tile_program in programs_of(program):
@@ -269,6 +269,11 @@ def build_tiles(state: CompilationState) -> None:
                     raise TilewrightError(problems)
             state.kernels[number] = replace(item, program=program)
     refused.check()
+
+
+def kernels_overlap(state: CompilationState) -> bool:
+    """Return True if engines run on over the ends of kernels, in order by their waits."""
+    return state.target.kernels_overlap and state.machine.synchronisation.style != "none"
 
 
 PIPELINE: tuple[Stage, ...] = (

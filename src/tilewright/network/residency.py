@@ -29,15 +29,15 @@ from math import inf, prod
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.dialect import NetworkOp
 from tilewright.machine import Machine, Memory
 from tilewright.machine.capabilities import keeps_tensors
 from tilewright.memory import align_up, lowest_gap
 from tilewright.network.candidates import Trials
 from tilewright.network.fusion.plan import StayingTensor
 from tilewright.network.resident_candidates import Candidate, Candidates, computes
+from tilewright.network.rows import alike, kernel_rows
 from tilewright.planning import Plan, Planner, Timer
-from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel, with_operands
 from tilewright.planning.own import lies_by_tile
 from tilewright.planning.schedule import Resident, Schedule
@@ -123,7 +123,7 @@ class _Search:
     def run(self) -> Residency:
         """All rows of kernels, one after the other; then constants, whose latencies count most
         where little else is loaded."""
-        rows = self._rows()
+        rows = kernel_rows(self.trials.network, self.trials.plans)
         every = [symbol for row in rows for symbol in row]
         candidates = Candidates(self.machine, self.trials)
         for row in rows:
@@ -164,16 +164,6 @@ class _Search:
         self.tensors.append(
             StayingTensor(tensor.name, tensor.memory.name, users, tensor.bytes, gain)
         )
-
-    def _rows(self) -> list[list[str]]:
-        """Kernels that run one after the other, the host none between them."""
-        rows: list[list[str]] = [[]]
-        for op in self.trials.network.block.ops:
-            if isinstance(op, KernelOp) and op.symbol.data in self.trials.plans:
-                rows[-1].append(op.symbol.data)
-            elif isinstance(op, KernelOp):
-                rows.append([])
-        return rows
 
     def _place(self, tensor: Candidate, time: tuple[str, ...], placed: Sequence[_Place]) -> _Place:
         """The lowest place, from the memory's end, beside what stays there at the same time."""
@@ -336,7 +326,7 @@ class _Search:
         """Return the cycles of kernels in a row under a trial's plans; infinity if it fails."""
         try:
             kernels = [self._ready(symbol, trial) for symbol in symbols]
-            key = _alike(kernels)
+            key = alike([(self.trials.kernels[s], self._plan(s, trial).schedule) for s in symbols])
             if key not in self.known.times:
                 self.known.times[key] = self.run_timer(kernels)
         except TilewrightError:
@@ -344,20 +334,11 @@ class _Search:
         return self.known.times[key]
 
     def _ready(self, symbol: str, trial: Mapping[str, Plan]) -> CompiledKernel:
-        plan = trial.get(symbol) or self.chosen.get(symbol) or self.trials.plans[symbol]
+        plan = self._plan(symbol, trial)
         return self.trials.compiled(symbol, plan.schedule, plan.cycles)
 
-
-def _alike(kernels: Sequence[CompiledKernel]) -> object:
-    """Kernels in a row without names: what they are, their schedules, what they share."""
-    values: dict[str, int] = {}
-    described: list[object] = []
-    for kernel in kernels:
-        assert kernel.schedule is not None
-        alike, names = canonical(kernel.kernel)
-        shared = tuple(values.setdefault(name, len(values)) for name in names)
-        described.append((alike, renamed(kernel.schedule, names), shared))
-    return tuple(described)
+    def _plan(self, symbol: str, trial: Mapping[str, Plan]) -> Plan:
+        return trial.get(symbol) or self.chosen.get(symbol) or self.trials.plans[symbol]
 
 
 def stays(schedule: Schedule, operand: str) -> bool:

@@ -1,4 +1,4 @@
-"""Writing packages: the target's program, the reference beside it, and the manifest over both."""
+"""Writing packages: the reference beside the target's program, and the manifest over both."""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ def write_package(
     *,
     empty: Sequence[Tensor] = (),
 ) -> None:
-    """Fill an empty directory with a package; ``plans`` are by kernel symbol.
+    """Make a package of a directory that has the target's program; ``plans`` are by symbol.
 
     ``empty`` are outputs without elements, which the network does not have.
     """
     network = network_of(compilation.network)
     arenas = compilation.arenas
     program = directory / PROGRAM
-    program.mkdir()
-    target.emit(compilation, program)
     reference = directory / REFERENCE
     reference.mkdir()
     write_reference(reference, compilation, packed_weights(target, program))
