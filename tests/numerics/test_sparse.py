@@ -76,13 +76,13 @@ def test_streams_of_no_weights_are_refused(place: int, value: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_pace_is_exact_for_all_and_near_for_some(seed: int) -> None:
+def test_stream_cycles_are_exact_for_all_and_near_for_some(seed: int) -> None:
     streams = sparse.encode(drawn(seed, (256, 64, 3, 3), 0.2), 16, 16)
-    pace, steps = sparse.pace_of(streams, 16), sparse.steps_of(streams, 16)
+    measured, steps = sparse.stream_cycles_of(streams, 16), sparse.steps_of(streams, 16)
     blocks, segments = steps.shape[:2]
 
     def cycles(k: int) -> float:
-        return min(k * pace.alone, k * pace.each + pace.lead) / sparse.SHARE
+        return min(k * measured.alone, k * measured.each + measured.lead) / sparse.SHARE
 
     assert cycles(blocks * segments) == sparse.slowest(streams, 16)
     for b, s in ((1, 1), (4, 1), (8, 1), (1, 4), (16, 2)):

@@ -97,7 +97,7 @@ GROUP = 8
 
 
 @dataclass(frozen=True)
-class Pace:
+class StreamCycles:
     """Cycles a pixel of ``k`` blocks and segments: min(k * alone, k * each + lead), in ``SHARE``.
 
     Elements that run through many neurons even out; one block alone waits for its slowest.
@@ -111,7 +111,7 @@ class Pace:
     """The cycles by which the slowest element exceeds the mean, over ``GROUP`` of them."""
 
 
-def pace_of(streams: Array, lanes: int) -> Pace:
+def stream_cycles_of(streams: Array, lanes: int) -> StreamCycles:
     """Measure how fast elements go through streams [blocks, segments, words]."""
     steps = steps_of(streams, lanes).transpose(1, 0, 2).reshape(-1, lanes)
     count, whole = len(steps), slowest(streams, lanes)
@@ -121,7 +121,7 @@ def pace_of(streams: Array, lanes: int) -> Pace:
     mean = float(groups.max(axis=1).mean())
     lead = max(round((mean - size * whole / count) * SHARE), 0) if count > size else 0
     each = max((whole * SHARE - lead) // count, 0)
-    return Pace(max(alone, 1), max(each, 1), max(whole * SHARE - each * count, 1))
+    return StreamCycles(max(alone, 1), max(each, 1), max(whole * SHARE - each * count, 1))
 
 
 def decode(streams: Array, positions: int, lanes: int) -> NDArray[np.int16]:

@@ -216,8 +216,8 @@ def sparse_case(seed: int, density: float) -> Case:
     if pick.random() < 0.5:
         operands.append(build.operand((co,), 16, 32))
     attributes: dict[str, Any] = {"channels": co, "kernel": kernel}
-    pace = sparse.pace_of(streams, 16)
-    attributes["pace"] = (pace.alone, pace.each, pace.lead)
+    cycles = sparse.stream_cycles_of(streams, 16)
+    attributes["stream_cycles"] = (cycles.alone, cycles.each, cycles.lead)
     if not rows:
         attributes["pads"] = tuple(int(p) for p in pick.integers(0, 2, 4))
         attributes["strides"] = tuple(int(p) for p in pick.integers(1, 3, 2))

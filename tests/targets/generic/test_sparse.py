@@ -82,9 +82,9 @@ def test_outputs_that_span_tiles_of_blocks_fit_their_memory() -> None:
     streams = sparse.encode(weights, 64, 16)
     build = KernelBuilder(0)
     x, s = build.image(1, 256, 14, 14), build.operand(streams.shape)
-    pace = sparse.pace_of(streams, 16)
+    cycles = sparse.stream_cycles_of(streams, 16)
     how: dict[str, Any] = {"channels": 256, "kernel": (3, 3)}
-    how["pace"] = (pace.alone, pace.each, pace.lead)
+    how["stream_cycles"] = (cycles.alone, cycles.each, cycles.lead)
     sums = build.op("sparse_product", x, s, pads=(1, 1, 1, 1), **how)
     kernel = build.plan_only(build.op("requantise", sums, result=(16, 8)))
     space = build_space(kernel, MACHINE, MACHINE.primitive("sparse_conv"))

@@ -21,9 +21,9 @@ class SparseProductOp(WindowOperation):
 
     Operands are the images or rows, streams [blocks, segments, words] as ``numerics.sparse.encode``
     makes them, and perhaps a bias [co]; all in fixed point, as a conv's. ``channels`` is co,
-    ``kernel`` the window, ``lanes`` the neurons of a block, ``pace`` the cycles that as many
-    elements take for a pixel (numerics.sparse.Pace: alone, each, lead), ``kept`` the weights that
-    are not 0. compress-weights makes it of conv and matmul.
+    ``kernel`` the window, ``lanes`` the neurons of a block, ``stream_cycles`` the cycles that as
+    many elements take for a pixel (numerics.sparse.StreamCycles: alone, each, lead), ``kept`` the
+    weights that are not 0. compress-weights makes it of conv and matmul.
     """
 
     name = "graph.sparse_product"
@@ -31,7 +31,7 @@ class SparseProductOp(WindowOperation):
         "channels": 1,
         "kernel": (1, 1),
         "lanes": 16,
-        "pace": (1, 1, 1),
+        "stream_cycles": (1, 1, 1),
         "kept": 0,
         **WindowOperation.DEFAULTS,
     }
@@ -57,12 +57,12 @@ class SparseProductOp(WindowOperation):
         self.need(len(x) in (2, 4) and min(x) >= 1, f"images or rows have shape {list(x)}")
         self.need(len(streams) == 3 and min(streams) >= 1, f"streams have shape {list(streams)}")
         channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
-        pace = self.get("pace", (1, 1, 1))
+        cycles = self.get("stream_cycles", (1, 1, 1))
         self.need(
-            isinstance(pace, tuple)
-            and len(pace) == 3
-            and all(type(part) is int and 0 < part < 2**31 for part in pace),
-            f"pace must be three positive integers, is {pace}",
+            isinstance(cycles, tuple)
+            and len(cycles) == 3
+            and all(type(part) is int and 0 < part < 2**31 for part in cycles),
+            f"stream_cycles must be three positive integers, is {cycles}",
         )
         self.need(
             streams[0] == ceil_div(channels, lanes) and x[1] % streams[1] == 0,
@@ -96,7 +96,7 @@ class SparseProductOp(WindowOperation):
         """Dims n, cb, cl, [oh, ow] | cs, cc, [kh, kw], e, alone, each, lead.
 
         Output channel ``cb*lanes + cl``, input channel ``cs*segment + cc``; ``e`` are the words of
-        a stream, the last three its pace in parts of a cycle (``sparse.SHARE``): all four are kept
+        a stream, the last three its cycles in parts of one (``sparse.SHARE``): all four are kept
         whole. The last block may reach beyond the channels.
         """
         x = shape_of(self.inputs[0])
@@ -107,6 +107,6 @@ class SparseProductOp(WindowOperation):
         if len(x) == 4:
             pixel, image = self.pixel, "oh ow"
             extents |= dict(zip(("kh", "kw"), self.integers("kernel", 2, 1), strict=True))
-        extents |= zip(("alone", "each", "lead"), self.get("pace", (1, 1, 1)), strict=True)
+        extents |= zip(("alone", "each", "lead"), self.get("stream_cycles", (1, 1, 1)), strict=True)
         notation = f"n {source} {pixel}, cb cs e, {target} -> n {target} {image}"
         return self.nest(operands, result, notation, extents)

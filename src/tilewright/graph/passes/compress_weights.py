@@ -45,7 +45,7 @@ class CompressWeights(ModulePass):
 
         %s = graph.weight ... : tensor<4x1x260xfixed<16, 12>>
         %1 = graph.kernel "k0" (%x, %s, %b) {
-          %2 = graph.sparse_product %x, %s, %b {channels = 64, kernel = [3, 3], pace = [...], ...}
+          %2 = graph.sparse_product %x, %s, %b {channels = 64, stream_cycles = [...], ...}
           %3 = graph.relu %2
 
     Both forms are planned, the compressed one with several lengths of segments, and the one of
@@ -122,12 +122,12 @@ class _Form:
 
     def attributes(self, anchor: Operation) -> dict[str, PythonValue]:
         """Those of the operation that takes the anchor's place."""
-        pace = sparse.pace_of(self.streams, self.lanes)
+        cycles = sparse.stream_cycles_of(self.streams, self.lanes)
         attributes: dict[str, PythonValue] = {
             "channels": self.channels,
             "kernel": self.kernel,
             "lanes": self.lanes,
-            "pace": (pace.alone, pace.each, pace.lead),
+            "stream_cycles": (cycles.alone, cycles.each, cycles.lead),
             "kept": self.kept,
         }
         if isinstance(anchor, ConvOp):

@@ -39,7 +39,7 @@ class Around:
 
     @property
     def number(self) -> Value:
-        """How many iterations are over."""
+        """The number of iterations that are over."""
         return (variable(self.variable) - self.first) // self.step
 
 

@@ -24,7 +24,7 @@ builtin.module {
     %streams.2 = graph.weight {symbol = "streams.2"} : tensor<2x1x9178x!tilewright.fixed<16, 12>>
     %0 = graph.kernel "k0" (%x, %streams.2, %b) : (tensor<1x64x14x14x!tilewright.fixed<16, 8>>, tensor<2x1x9178x!tilewright.fixed<16, 12>>, tensor<32x!tilewright.fixed<32, 20>>) -> tensor<1x32x14x14x!tilewright.fixed<16, 8>> attributes {engine = "accelerator"} {
     ^bb0(%x_1: tensor<1x64x14x14x!tilewright.fixed<16, 8>>, %streams.2_1: tensor<2x1x9178x!tilewright.fixed<16, 12>>, %b_1: tensor<32x!tilewright.fixed<32, 20>>):
-      %1 = graph.sparse_product %x_1, %streams.2_1, %b_1 {channels = 32 : i64, kernel = [3 : i64, 3 : i64], lanes = 16 : i64, pace = [1664 : i64, 1632 : i64, 1 : i64], kept = 12191 : i64, strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], node = "a"} : (tensor<1x64x14x14x!tilewright.fixed<16, 8>>, tensor<2x1x9178x!tilewright.fixed<16, 12>>, tensor<32x!tilewright.fixed<32, 20>>) -> tensor<1x32x14x14x!tilewright.fixed<32, 20>>
+      %1 = graph.sparse_product %x_1, %streams.2_1, %b_1 {channels = 32 : i64, kernel = [3 : i64, 3 : i64], lanes = 16 : i64, stream_cycles = [1664 : i64, 1632 : i64, 1 : i64], kept = 12191 : i64, strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], node = "a"} : (tensor<1x64x14x14x!tilewright.fixed<16, 8>>, tensor<2x1x9178x!tilewright.fixed<16, 12>>, tensor<32x!tilewright.fixed<32, 20>>) -> tensor<1x32x14x14x!tilewright.fixed<32, 20>>
       %2 = graph.requantise %1 {node = "a"} : (tensor<1x32x14x14x!tilewright.fixed<32, 20>>) -> tensor<1x32x14x14x!tilewright.fixed<16, 8>>
       graph.yield %2 : tensor<1x32x14x14x!tilewright.fixed<16, 8>>
     }

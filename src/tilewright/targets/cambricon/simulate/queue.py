@@ -16,7 +16,6 @@ from tilewright.targets.cambricon.simulate.state import (
     ACCESS_COUNT,
     ACCESSES,
     BANDWIDTH,
-    BEGUN,
     BUSY,
     CYCLES,
     DATA,
@@ -52,6 +51,7 @@ from tilewright.targets.cambricon.simulate.state import (
     RATE,
     SCALAR,
     SCALAR_MOVE,
+    STARTED,
     STARTS,
     UNIT,
     UNIT_END,
@@ -131,7 +131,7 @@ def advance(n: Array, t: Array, kernels: Array, events: Array, until: float) -> 
             end = t[ENDED + d]
             if end >= 0:
                 unit = VECTOR_DMA + d
-                _settle(t, kernels, unit, n[OWNER + unit], t[BEGUN + d], end)
+                _settle(t, kernels, unit, n[OWNER + unit], t[STARTED + d], end)
                 if n[EVENT + unit] >= 0:
                     events[n[EVENT + unit], EVENT_END] = end
     if until > t[DMA_TIME]:
@@ -227,7 +227,7 @@ def issue(n: Array, t: Array, kernels: Array, events: Array, word: int, kernel: 
     t[LEFT + d] = max(float(size), 1e-9)
     t[DATA + d] = start + t[LATENCY + move]
     t[FLOW + d] = t[RATE + move]
-    t[BEGUN + d] = start
+    t[STARTED + d] = start
     n[OWNER + unit] = kernel
     n[MOVED + move] += size
     kernels[kernel, KERNEL_BYTES] += size

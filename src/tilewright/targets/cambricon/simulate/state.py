@@ -60,7 +60,7 @@ NOW, LAST_START, PENDING, DMA_TIME = range(4)
 awaited; up to when the transfers' bytes are counted."""
 LANES, BANDWIDTH, REFILL, RATE, LATENCY = 8, 9, 10, 11, 17
 """The machine: a rate and a latency for each of six moves."""
-UNIT_END, LEFT, DATA, FLOW, BEGUN, ENDED, PLAN, BUSY = 24, 32, 34, 36, 38, 40, 42, 44
+UNIT_END, LEFT, DATA, FLOW, STARTED, ENDED, PLAN, BUSY = 24, 32, 34, 36, 38, 40, 42, 44
 """When each unit ends what it does. Of the two transfers: bytes left (0: none runs), the data's
 first moment, its own rate, its start; and room for two ends and two plans. Cycles of each unit."""
 READY, STARTS = 64, 128
