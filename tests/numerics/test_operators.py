@@ -9,7 +9,7 @@ from tilewright.machine import Primitive
 from tilewright.numerics import pointwise, tables
 from tilewright.numerics.operators import OPERATORS, PARAMETERS, has, named, operators
 
-STAGES = {"depthwise_conv", "identity", "copy"}
+STAGES = {"attention_weights", "depthwise_conv", "identity", "copy"}
 """Stages of kernels that are no operations of the graph."""
 
 X = np.random.default_rng(3).normal(0, 4, 1000).astype(np.float32)
