@@ -8,7 +8,7 @@ from tilewright.graph.operations import BY_NAME
 from tilewright.graph.operations.binary import AddOp, MulOp, SubOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.normalisation import BatchNormOp
-from tilewright.graph.operations.pointwise import AbsOp, NegOp, PReluOp, ReluOp
+from tilewright.graph.operations.pointwise import PReluOp, ReluOp
 
 POINTWISE: Cases = {
     "add": lambda m: m.kernel(
@@ -57,7 +57,7 @@ POINTWISE: Cases = {
                     m.weight((20,)),
                     m.weight((20,)),
                     m.weight((20,)),
-                    m.kernel([(AbsOp, [m.weight((20,))], {})]),
+                    m.kernel([(BY_NAME["abs"], [m.weight((20,))], {})]),
                 ],
                 {},
             )
@@ -68,7 +68,7 @@ POINTWISE: Cases = {
         [
             (BY_NAME["tanh"], [m.input((77,))], {}),
             (BY_NAME["erf"], [0], {}),
-            (AbsOp, [1], {}),
+            (BY_NAME["abs"], [1], {}),
             (BY_NAME["sqrt"], [2], {}),
             (BY_NAME["hard_sigmoid"], [3], {"alpha": 0.3, "beta": 0.1}),
             (BY_NAME["exp"], [4], {}),
@@ -76,7 +76,7 @@ POINTWISE: Cases = {
             (BY_NAME["silu"], [6], {}),
             (BY_NAME["elu"], [7], {}),
             (BY_NAME["softplus"], [8], {}),
-            (NegOp, [9], {}),
+            (BY_NAME["neg"], [9], {}),
         ]
     ),
     "scalar": lambda m: m.kernel([(AddOp, [m.input(()), m.input(())], {})]),
