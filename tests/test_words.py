@@ -116,7 +116,7 @@ def test_retired_identifiers_stay_away(room: str) -> None:
 REPLACED = {
     "agenda": ("transfer scheduler", set[str]()),
     "bands": ("pixel packing", {"targets"}),
-    "begun": ("started, or start", {"targets"}),
+    "begun": ("started, or start", set[str]()),
     "behind": ("after", {"targets"}),
     "bridge": ("weights by both DMAs", set[str]()),
     "clips": ("skips padding", {"targets"}),
