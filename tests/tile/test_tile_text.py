@@ -115,9 +115,11 @@ def test_scopes_are_checked() -> None:
     swapped = PROGRAM.replace(buffer + "\n" + move, move + "\n" + buffer)
     with pytest.raises(ParseError, match="%bw is not defined here"):
         parse(swapped)
-    inner = PROGRAM.replace(move, f'tile.loop "n" 0 to 2 step 1 {{\n{move}\n}}')
-    with pytest.raises(VerifyException, match="must stand in the block of its buffer"):
-        parse(inner)
+    store = next(line for line in lines if "tile.move" in line and "to %y" in line)
+    for each in (move, store):
+        inner = PROGRAM.replace(each, f'tile.loop "n" 0 to 2 step 1 {{\n{each}\n}}')
+        with pytest.raises(VerifyException, match="must stand in the block of its buffer"):
+            parse(inner)
     outside = PROGRAM.replace(buffer, f'tile.loop "n" 0 to 2 step 1 {{\n{buffer}\n}}')
     with pytest.raises((VerifyException, ParseError)):
         parse(outside)

@@ -75,16 +75,20 @@ def merged(
     """Join hand-overs of the same engines and slots that take turns alike, where their places
     allow: the source signals after all that it hands on, the target waits before it uses any."""
 
-    def both(one: AnyHandover, other: AnyHandover) -> AnyHandover | None:
-        if (one.engines, one.block, one.back, one.slots, turn(one)) != (
+    def both(handover: AnyHandover, other: AnyHandover) -> AnyHandover | None:
+        if (handover.engines, handover.block, handover.back, handover.slots, turn(handover)) != (
             *(other.engines, other.block, other.back, other.slots, turn(other)),
         ):
             return None
-        if one.before is None or other.before is None:
+        if handover.before is None or other.before is None:
             return None
-        after = other.after if precedes(one.after, other.after) else one.after
-        first = one if precedes(one.before, other.before) else other
-        return replace(first, after=after) if one.back or precedes(after, first.before) else None
+        after = other.after if precedes(handover.after, other.after) else handover.after
+        earliest = handover if precedes(handover.before, other.before) else other
+        return (
+            replace(earliest, after=after)
+            if handover.back or precedes(after, earliest.before)
+            else None
+        )
 
     whole: list[AnyHandover] = []
     for handover in handovers:

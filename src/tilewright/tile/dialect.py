@@ -31,9 +31,7 @@ an edge tile shrinks can be read off one operation.
 one iteration of the loop in which it stands; inner loops address parts of it, and so do buffers
 that are of it: a path from main memory to a primitive's memory is a chain of buffers, with a move
 between each two. Windows are always over the tensor. What of the box lies outside the tensor is
-padding and takes no part in moves. With two slots, successive iterations take turns. A store may
-stand in loops of its own, after those of the compute: it then moves the part of the box that these
-span, one in each run.
+padding and takes no part in moves. With two slots, successive iterations take turns.
 
 **A move may gather windows** (img2col). The buffer after it has an axis for each dim that the
 image depends on, and one element for each point: a position's window is a row, padding zeros::

@@ -61,12 +61,6 @@ def fills(op: Command, buffer: BufferOp) -> bool:
     return (op.target if isinstance(op, MoveOp) else op.output) is buffer.result
 
 
-def stores_parts(op: Command, buffer: BufferOp) -> bool:
-    """Return True if a command stores a part of a buffer in each run of loops of its own."""
-    stores = isinstance(op, MoveOp) and op.source is buffer.result
-    return stores and op.parent_block() is not buffer.parent_block()
-
-
 def is_out_of_order(op: Command) -> bool:
     """Return True if a command's position in its queue differs from that in the text."""
     leader = leader_of(op) if isinstance(op, MoveOp) else None
@@ -295,7 +289,7 @@ class Queues:
         """The last execution of ``other`` that a wait of ``op`` means, for each of ``op``'s."""
         if verb == "free" and any(fills(each, buffer) for each in (op, *followers_of(op))):
             return self.order.last_use(buffer, other, op, buffer.slot_count)
-        if verb == "ready" and (stores_parts(op, buffer) or is_ahead(other)):
+        if verb == "ready" and is_ahead(other):
             return self.order.last_use(buffer, other, op, 0)
         return self.order.last_before(other, op)
 

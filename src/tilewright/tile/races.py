@@ -32,7 +32,7 @@ from tilewright.simulate.events import Matched
 from tilewright.tile.issued import unordered
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp, Ordering, SignalOp, WaitOp
-from tilewright.tile.queues import ROWS, Command, Entry, Queues, fills, is_ahead, stores_parts
+from tilewright.tile.queues import ROWS, Command, Entry, Queues, fills, is_ahead
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependenc
                 if fills(earlier, buffer) and not fills(later, buffer):
                     row = (
                         order.last_use(buffer, earlier, later, 0)
-                        if stores_parts(later, buffer) or is_ahead(earlier)
+                        if is_ahead(earlier)
                         else order.last_before(earlier, later)
                     )
                     yield _Dependence(later, earlier, row, f"ready {name}")

@@ -219,10 +219,7 @@ def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
 
 
 def check_move(move: MoveOp) -> None:
-    """One end is a buffer, the other what that is of; it stands beside its buffer.
-
-    A store may also stand in loops of its own there, and moves a part of the box in each run.
-    """
+    """One end is a buffer, the other what that is of; it stands beside its buffer."""
     buffer = move.buffer
     where = f"tile.move of {buffer.symbol.data}"
     if move.outer != buffer.outer:
@@ -230,13 +227,7 @@ def check_move(move: MoveOp) -> None:
     tensor = move.outer.owner
     if isinstance(tensor, TensorOp) and tensor.role.data == "internal":
         raise VerifyException(f"{where}: an internal tensor lies in no main memory")
-    block = move.parent_block()
-    while not move.loads and block is not buffer.parent_block():
-        loop = None if block is None else block.parent_op()
-        if not isinstance(loop, LoopOp):
-            break
-        block = loop.parent_block()
-    if block is not buffer.parent_block():
+    if move.parent_block() is not buffer.parent_block():
         raise VerifyException(f"{where}: must stand in the block of its buffer")
     _check_operands(move, (move.source, move.target), where)
     transform = "" if move.transform is None else move.transform.data
