@@ -37,6 +37,7 @@ from tilewright.numbers.calibration import (
     samples_of,
 )
 from tilewright.numerics.formats import Numbers, numbers_of
+from tilewright.planning import Plan
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, quiet, replacing
@@ -251,12 +252,11 @@ def _write(
     program.mkdir()
     try:
         state.target.emit(compilation, program)
-        _charge_added_cycles(state)
         write_package(
             directory,
             state.target,
             compilation,
-            state.plans,
+            _plans_in_a_row(state),
             state.name,
             state.notes,
             empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
@@ -268,14 +268,16 @@ def _write(
     check_files(state)
 
 
-def _charge_added_cycles(state: CompilationState) -> None:
-    """Predict of each kernel what it adds to those before, where kernels overlap and the target can
-    time programs in a row. Where instructions are of rows that takes a third of a compilation, and
-    predictions stay those of kernels alone."""
+def _plans_in_a_row(state: CompilationState) -> Mapping[str, Plan]:
+    """The plans, each with the cycles that its kernel adds to those before, where kernels overlap
+    and the target can time programs in a row. Where instructions are of rows that takes a third of
+    a compilation, and the plans are those of kernels alone."""
     run_timer = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
     by_rows = state.machine.synchronisation.by_rows
     if run_timer is None or by_rows or not kernels_overlap(state):
-        return
-    for symbol, cycles in added_cycles(state.kernels, run_timer).items():
-        plan = state.plans[symbol]
-        state.plans[symbol] = replace(plan, predicted_cycles=cycles, timed_cycles=cycles)
+        return state.plans
+    added = added_cycles(state.kernels, run_timer)
+    return {
+        symbol: replace(plan, timed_cycles=added.get(symbol, plan.timed_cycles))
+        for symbol, plan in state.plans.items()
+    }
