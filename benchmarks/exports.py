@@ -94,25 +94,25 @@ class Network:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def unet() -> ModelProto:
-    """Four levels down and up again, on an image of 256 x 256; transposed convolutions go up."""
-    net = Network("unet", [1, 3, 256, 256])
+def unet(size: int = 256, widths: Sequence[int] = (16, 32, 64, 128)) -> ModelProto:
+    """Some levels down and up again, of so many channels; transposed convolutions go up."""
+    net = Network("unet", [1, 3, size, size])
 
     def twice(x: str, ci: int, co: int) -> str:
         for inputs in (ci, co):
             x = net.node("Relu", [net.conv(x, inputs, co, 3)])
         return x
 
-    x, skipped, channels = "x", list[str](), [3, 16, 32, 64, 128]
+    x, skipped, channels = "x", list[str](), [3, *widths]
     for ci, co in pairwise(channels):
         skipped.append(twice(x, ci, co))
         x = net.node("MaxPool", [skipped[-1]], kernel_shape=[2, 2], strides=[2, 2])
-    x = twice(x, 128, 256)
+    x = twice(x, widths[-1], 2 * widths[-1])
     for co in reversed(channels[1:]):
         weights = [net.weight(2 * co, co, 2, 2, fan=2 * co), net.weight(co, fan=100)]
         x = net.node("ConvTranspose", [x, *weights], kernel_shape=[2, 2], strides=[2, 2])
         x = twice(net.node("Concat", [skipped.pop(), x], axis=1), 2 * co, co)
-    return net.finish(net.conv(x, 16, 2, 1))
+    return net.finish(net.conv(x, widths[0], 2, 1))
 
 
 def llama() -> ModelProto:

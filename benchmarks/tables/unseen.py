@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -37,25 +36,9 @@ OPTIONS = ("targets",)
 
 def unet() -> ModelProto:
     """Three levels down and up again, on an image of 32 x 32."""
-    from benchmarks.exports import Network
+    from benchmarks import exports
 
-    net = Network("unet", [1, 3, 32, 32])
-
-    def twice(x: str, ci: int, co: int) -> str:
-        for inputs in (ci, co):
-            x = net.node("Relu", [net.conv(x, inputs, co, 3)])
-        return x
-
-    x, skipped, channels = "x", list[str](), [3, 12, 24, 48]
-    for ci, co in pairwise(channels):
-        skipped.append(twice(x, ci, co))
-        x = net.node("MaxPool", [skipped[-1]], kernel_shape=[2, 2], strides=[2, 2])
-    x = twice(x, 48, 96)
-    for co in reversed(channels[1:]):
-        weights = [net.weight(2 * co, co, 2, 2, fan=2 * co), net.weight(co, fan=100)]
-        x = net.node("ConvTranspose", [x, *weights], kernel_shape=[2, 2], strides=[2, 2])
-        x = twice(net.node("Concat", [skipped.pop(), x], axis=1), 2 * co, co)
-    return net.finish(net.conv(x, 12, 2, 1))
+    return exports.unet(32, (12, 24, 48))
 
 
 def efficientnet_lite() -> ModelProto:
@@ -196,14 +179,14 @@ def run(network: str, target: str) -> dict[str, Any]:
         path = Path(folder) / f"{network}.onnx"
         onnx.save(BUILDERS[network](), path)
         name = str(file) if file.exists() else target
-        made = compile(path, name, directory=f"{folder}/package")
+        package = compile(path, name, directory=f"{folder}/package")
         pick = np.random.default_rng(20240)
         inputs = {
             info.name: pick.standard_normal([int(size) for size in info.shape]).astype(info.dtype)
-            for info in made.inputs
+            for info in package.inputs
         }
-        made.run(inputs)
-        summary = made.summary()
+        package.run(inputs)
+        summary = package.summary()
     kernels = [
         kernel["predicted_cycles"] / kernel["cycles"] - 1
         for kernel in summary["kernels"]
