@@ -139,8 +139,8 @@ def test_of_more_slots_than_events_fewer_take_turns(slots: int, turns: int) -> N
 def test_of_too_few_events_one_barrier_of_all_pipes_takes_the_place(name: str) -> None:
     """With one event a pair; the barrier is needed, as each flag is."""
     program = synchronised(KERNELS[name](), events=1)
-    barriers = [one for one in statements(program.body) if isinstance(one, Barrier)]
-    assert [one.pipe for one in barriers].count("ALL") == 1
+    barriers = [each for each in statements(program.body) if isinstance(each, Barrier)]
+    assert [barrier.pipe for barrier in barriers].count("ALL") == 1
     assert {step.event for step in trace(program) if isinstance(step.statement, Flag)} == {0}
     check(program, 0)
 

@@ -77,8 +77,8 @@ def as_chain(kernel: Kernel) -> Kernel:
         node=anchor.node,
     )
     last = replace(last, inputs=tuple(replace(o, computed=o.role == "weight") for o in last.inputs))
-    made = Kernel(f"{kernel.symbol}_scores", (product,))
-    normalised = Kernel(f"{kernel.symbol}_weights", (weights, cast), producers=(made,))
+    scored = Kernel(f"{kernel.symbol}_scores", (product,))
+    normalised = Kernel(f"{kernel.symbol}_weights", (weights, cast), producers=(scored,))
     rest = tuple(
         replace(
             stage,

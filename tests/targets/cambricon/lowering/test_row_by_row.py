@@ -107,7 +107,7 @@ def test_no_sums_wait(size: tuple[int, int], slots: int, columns: int, order: st
     case = conv(size, (3, 3), 1, (1, 1, 1, 1))
     tile = {**case.kernel.anchor.extents, "oh": 1, "ow": min(columns, size[1]), "kh": 1}
     level = Level("vsm", tuple(tile.items()), tuple(order.split()))
-    buffers = tuple((one.name, slots) for one in case.kernel.operands)
+    buffers = tuple((operand.name, slots) for operand in case.kernel.operands)
     found, _, _ = run_case(case, Schedule("row_conv", (level,), buffers), ROOM)
     np.testing.assert_array_equal(found, case.expected)
 

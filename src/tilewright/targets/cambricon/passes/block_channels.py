@@ -106,7 +106,7 @@ class _Pricing:
 
     def _cycles(self, kernels: Iterable[KernelOp]) -> float:
         described = (by_channel_blocks(plain_kernel(kernel)) for kernel in kernels)
-        return sum(self.planner.cycles(join_pixels(one, self.machine)) for one in described)
+        return sum(self.planner.cycles(join_pixels(each, self.machine)) for each in described)
 
     def _bound(self, kernels: Iterable[KernelOp]) -> float:
         described = [plain_kernel(kernel) for kernel in kernels]
