@@ -16,7 +16,7 @@ from tests.planning.planners.test_swatop import convolution
 from tests.planning.planning_kernels import pool
 from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.listed import best_of
+from tilewright.planning.planners.by_node import best_of
 from tilewright.planning.planners.papers.strategies import (
     Cut,
     Factors,
