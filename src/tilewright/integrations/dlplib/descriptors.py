@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Generic, Literal, TypeVar
+from typing import Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from tilewright.errors import refuse
 from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType
@@ -65,6 +65,7 @@ class Shape:
 
 
 S = TypeVar("S")
+P = ParamSpec("P")
 
 
 class Descriptor(Generic[S]):
@@ -91,13 +92,23 @@ class Descriptor(Generic[S]):
         self._check()
         self._alive = False
 
-    def _put(self, value: S) -> None:
+    def put(self, value: S) -> None:
+        """Set the descriptor; ``set`` makes the value of its attributes."""
         self._check()
         self._value = value
 
     def _check(self) -> None:
         if not self._alive:
             raise refuse("dlp-descriptor", f"the {self.label} has been destroyed")
+
+
+def setter(make: Callable[P, S]) -> Callable[Concatenate[Descriptor[S], P], None]:
+    """The method that sets all attributes of a descriptor: to what ``make`` makes of them."""
+
+    def set(self: Descriptor[S], *attributes: P.args, **named: P.kwargs) -> None:
+        self.put(make(*attributes, **named))
+
+    return set
 
 
 class _ShapeDescriptor(Descriptor[Shape]):
@@ -124,7 +135,7 @@ class _ShapeDescriptor(Descriptor[Shape]):
         if len(dims) != 4:
             raise refuse("dlp-parameter", f"{tuple(dims)}: four extents are needed")
         n, c, h, w = dims
-        self._put(Shape((n, c, h, w), format, type))
+        self.put(Shape((n, c, h, w), format, type))
 
 
 class TensorDescriptor(_ShapeDescriptor):

@@ -4,6 +4,7 @@ from tilewright.integrations.dlplib.operators.convolution import (
     bias_backward,
     bias_type,
     convolution_backward_data,
+    convolution_backward_filter,
     convolution_forward,
     convolution_output,
 )
@@ -13,7 +14,6 @@ from tilewright.integrations.dlplib.operators.elementwise import (
     softmax_forward,
     vector,
 )
-from tilewright.integrations.dlplib.operators.filter_gradient import convolution_backward_filter
 from tilewright.integrations.dlplib.operators.fully_connected import (
     fully_connected_backward_data,
     fully_connected_backward_filter,

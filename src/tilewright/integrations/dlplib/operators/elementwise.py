@@ -21,19 +21,19 @@ def activation_forward(
     handle: Handle, activation: ActivationDescriptor, x: Operand, y: Operand
 ) -> Ran:
     """y = relu, sigmoid or tanh of x."""
-    settings = activation.get()
+    mode = activation.get()
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        return {"y": activated(net, net.values["x"], settings.mode, y.descriptor.get().type)}
+        return {"y": activated(net, net.values["x"], mode, y.descriptor.get().type)}
 
-    return handle.run("activation_forward", settings, {"x": x}, {"y": y}, draw)
+    return handle.run("activation_forward", mode, {"x": x}, {"y": y}, draw)
 
 
 def activation_backward(
     handle: Handle, activation: ActivationDescriptor, y: Operand, dy: Operand, dx: Operand
 ) -> Ran:
     """dx from dy and the results y: dy where y > 0; dy*y*(1 - y); dy*(1 - y*y)."""
-    mode = activation.get().mode
+    mode = activation.get()
     result = dx.descriptor.get().type
     # In comparisons the binary point does not count.
     results = read_as(y, fixed16(0)) if mode == "relu" else y
@@ -86,6 +86,6 @@ def softmax_forward(handle: Handle, x: Operand, y: Operand) -> Ran:
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         type = y.descriptor.get().type
-        return {"y": net.emit("softmax", net.values["x"], axis=1, type=type if net.fixed else None)}
+        return {"y": net.typed(type if net.fixed else None, "softmax", net.values["x"], axis=1)}
 
     return handle.run("softmax_forward", None, {"x": x}, {"y": y}, draw)
