@@ -52,7 +52,7 @@ def open_model(
 
     An ``onnx.ModelProto`` is read as a file is. A PyTorch module is captured with
     ``example_inputs``; ``dynamic_shapes`` says which of their sizes stay free (``OpenedTorch``).
-    ``constants`` makes inputs of an ONNX model constant (onnx/given.py). Raises
+    ``constants`` makes inputs of an ONNX model constant (onnx/interface.py). Raises
     TilewrightError if a file is not a model of the format that its name says, or a module cannot be
     captured.
     """

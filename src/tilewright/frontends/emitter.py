@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
+from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, too_large
 from tilewright.ir import PythonValue, SSAValue, VerifyException
@@ -19,28 +18,38 @@ _ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes inte
 """Words of the graph's messages that are about element types."""
 
 
-class Emitter(ABC):
+class Emitter:
     """One node of a model on its way into the graph dialect."""
 
     FAMILY: ClassVar[str]
     """First word of the codes with which this front-end refuses."""
+    SETTING: ClassVar[str] = "attribute"
+    """Last word of the code for what a node asks for."""
     TYPED: ClassVar[bool] = True
     """True if the front-end has a code of its own for element types."""
 
-    def __init__(self, network: NetworkBuilder, origin: str, name: str) -> None:
+    def __init__(self, network: NetworkBuilder, origin: str, name: str, where: str) -> None:
         self.network = network
         self.origin = origin
         """The node's name as operations keep it."""
         self.title = name
         """The prefix of the names of constants made for the node."""
+        self.where = where
+        """The node in messages."""
 
-    @abstractmethod
-    def refuse(self, reason: str, *, code: str, help: str = "") -> TilewrightError:
+    def refuse(self, reason: str, *, code: str = "", help: str = "") -> TilewrightError:
         """The refusal of this node; ``raise at.refuse(...)``."""
+        return refuse(code or f"{self.FAMILY}-{self.SETTING}", reason, self.where, help)
 
     def misfit(self, reason: str) -> TilewrightError:
         """The refusal of shapes that the node cannot have."""
         return self.refuse(reason, code=f"{self.FAMILY}-shape")
+
+    def axis(self, axis: int, rank: int, subject: str = "axis") -> int:
+        """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
+        if not -rank <= axis < rank:
+            raise self.refuse(f"{subject} {axis} is outside a tensor of rank {rank}")
+        return axis % rank
 
     def weight(self, array: Array, name: str) -> SSAValue:
         """A constant as a value of the network; refuses empty ones."""

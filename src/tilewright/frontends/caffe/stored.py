@@ -18,7 +18,7 @@ from tilewright.frontends.caffe.limits import (
     MAX_RANK,
     MAX_WEIGHT_BYTES,
 )
-from tilewright.frontends.caffe.reader import check_file
+from tilewright.frontends.files import read_file
 from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
@@ -60,11 +60,7 @@ def read_caffemodel(path: str | Path) -> tuple[Stored, MappedFile]:
     Raises TilewrightError.
     """
     path, title = Path(path), shown(str(path))
-    try:
-        check_file(path, title, MAX_WEIGHT_BYTES)
-        file = MappedFile(path)
-    except (OSError, ValueError) as error:
-        raise refuse("caffe-missing-file", f"it cannot be read: {error}", where=title) from error
+    file = read_file(path, "caffe", MAX_WEIGHT_BYTES, MappedFile)
     if bytes(file.bytes[: len(_HDF5)]) == _HDF5:
         raise refuse(
             "caffe-caffemodel",

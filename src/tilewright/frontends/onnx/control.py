@@ -12,7 +12,7 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.moves import stretch
+from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import (
@@ -153,7 +153,7 @@ def loop(call: Call) -> Sequence[Item] | None:
         results = call.subgraph(graph, [number, flag, *state])
         if results is None:
             return None
-        going, state = results[0], list(results[1 : 1 + len(state)])
+        going, *state = results[: 1 + len(state)]
         for rows, value in zip(scanned, results[1 + len(state) :], strict=True):
             rows.append(value)
         index += 1
@@ -258,22 +258,15 @@ def _row(at: Lowering, value: Value, axis: int, index: int) -> Value:
     axis = at.axis(axis, len(shape))
     if isinstance(value, Constant):
         return Constant(np.take(value.array, index, axis), value.name)
-    part = stretch(at, value, axis, index, index + 1)
-    return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+    return element_at(at, value, axis, index)
 
 
 def _stacked(call: Call, items: Sequence[Item], axis: int) -> Value:
     """Values one after another along a new axis."""
     at = call.at
     rows = [tensor_of(at, item) for item in items]
-    if all(isinstance(row, Constant) for row in rows):
-        arrays = [row.array for row in rows if isinstance(row, Constant)]
-        return Constant(np.stack(arrays, axis), call.node.outputs[-1])
-    values = [at.stored(row) for row in rows]
-    shape = shape_of(values[0])
-    axis = at.axis(axis, len(shape) + 1)
-    parts = [at.reshape(value, (*shape[:axis], 1, *shape[axis:])) for value in values]
-    return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
+    axis = at.axis(axis, len(shape_of_value(rows[0])) + 1)
+    return at.joined(rows, axis, new=True)
 
 
 CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}

@@ -6,7 +6,7 @@ are refused, for a rule of today would give them a wrong meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import onnx
 
@@ -14,7 +14,6 @@ from tilewright.errors import refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
-from tilewright.frontends.onnx.tensors import Constant
 
 FIRST = 9
 """The oldest operator set that the rules are written for."""
@@ -77,7 +76,7 @@ def adapted(
         # One slope for each channel, or one for all.
         single = at.shape(1) == (1,)
         wide = () if single else (*at.shape(1), *(1 for _ in at.shape(0)[2:]))
-        operands = [operands[0], _reshaped(at, 1, wide)]
+        operands = [operands[0], at.reshaped(at.operand(1), wide)]
     elif node.operator in ("BatchNormalization", "Dropout"):
         if old and not at.integer("is_test"):
             raise at.refuse("it is in training mode", help="export the model for inference")
@@ -99,11 +98,4 @@ def _along(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis"), len(shape)) if "axis" in at.attributes else max(last, 0)
     if axis > last:
         raise at.misfit(f"{list(other)} does not lie in {list(shape)}")
-    return _reshaped(at, 1, (*other, *(1 for _ in range(last - axis))))
-
-
-def _reshaped(at: Lowering, index: int, shape: Sequence[int]) -> Value:
-    value = at.operand(index)
-    if isinstance(value, Constant):
-        return Constant(value.array.reshape(tuple(shape)), value.name)
-    return at.reshape(value, shape)
+    return at.reshaped(at.operand(1), (*other, *(1 for _ in range(last - axis))))

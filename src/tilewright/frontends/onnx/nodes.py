@@ -203,22 +203,28 @@ def takes_lists(node: Node) -> bool:
     return any(kind.startswith(("seq(", "optional(")) for kind in kinds)
 
 
-def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
-    """The node's attributes, those left out at their defaults; raises TilewrightError."""
+def given_attributes(node: Node, kinds: Mapping[str, int]) -> dict[str, AttributeValue]:
+    """The attributes that a node states, of AttributeProto's ``kinds``; raises TilewrightError."""
     values: dict[str, AttributeValue] = {}
     for attribute in node.proto.attribute:
         name = attribute.name
-        if name not in schema.attributes:
+        if name not in kinds:
             raise _bad(node, f"it has no attribute {shown(name)} in this operator set")
         if name in values:
             raise _bad(node, f"the attribute {shown(name)} is given twice")
         if attribute.ref_attr_name:
             raise _bad(node, f"the attribute {shown(name)} refers to a function's parameter")
-        wanted = _type_of(schema.attributes[name])
         # Files of the first IR version do not state the type.
-        if attribute.type not in (AttributeProto.UNDEFINED, wanted):
+        if attribute.type not in (AttributeProto.UNDEFINED, kinds[name]):
             raise _bad(node, f"the attribute {shown(name)} is of the wrong type")
-        values[name] = decoded(node, attribute, wanted)
+        values[name] = decoded(node, attribute, kinds[name])
+    return values
+
+
+def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
+    """The node's attributes, those left out at their defaults; raises TilewrightError."""
+    kinds = {n: _KINDS.get(d.type, AttributeProto.GRAPH) for n, d in schema.attributes.items()}
+    values = given_attributes(node, kinds)
     for name, definition in schema.attributes.items():
         if name in values:
             continue
@@ -242,11 +248,6 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
 _OMITTED = frozenset((("Resize", 1), ("Resize", 2)))
 """Inputs that operator set 11 asks for and 13 does not: regions, and scales where sizes are given.
 ONNX Runtime takes models without them in every version."""
-
-
-def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:
-    """The AttributeProto type that a schema asks for."""
-    return _KINDS.get(definition.type, AttributeProto.GRAPH)
 
 
 def decoded(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:

@@ -35,6 +35,7 @@ class OperatorNetwork(Emitter):
     """
 
     FAMILY: ClassVar[str] = "dlp"
+    TYPED: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class OperatorNetwork(Emitter):
         kinds = {key: tensor(shape.stored, shape.type.element) for key, shape in inputs.items()}
         taken = [(key, kind) for key, kind in kinds.items() if key not in known]
         self._operator = NetworkOp.of(name, taken, [])
-        super().__init__(NetworkBuilder(self._operator.block, self.weights), name, name)
+        super().__init__(NetworkBuilder(self._operator.block, self.weights), name, name, name)
         values = dict(self._operator.inputs)
         for key, shape in inputs.items():
             if key in known:
@@ -62,7 +63,7 @@ class OperatorNetwork(Emitter):
             back = tuple(order.index(axis) for axis in range(4))
             self.values[key] = self.transpose(values[key], back)
 
-    def refuse(self, reason: str, *, code: str = "dlp-shape", help: str = "") -> TilewrightError:
+    def refuse(self, reason: str, *, code: str = "", help: str = "") -> TilewrightError:
         """The refusal of operands that do not fit."""
         del code  # The library has one for shapes, too large ones among them.
         return refuse("dlp-shape", reason, self.name, help)
@@ -164,8 +165,8 @@ class OperatorNetwork(Emitter):
         results: list[SSAValue] = []
         for key, (value, shape) in outputs.items():
             if shape_of(value) != shape.dims:
-                found = _text(shape_of(value))
-                raise self.refuse(f"{key} is described as {_text(shape.dims)}; it is {found}")
+                stated, found = _text(shape.dims), _text(shape_of(value))
+                raise self.refuse(f"{key} is described as {stated}; the result has {found}")
             results.append(self.transpose(self.to(value, shape.type), ORDERS[shape.format]))
         self._operator.output_names = to_attribute(list(outputs))
         self.network.block.add_op(OutputOp.build(operands=[results]))
