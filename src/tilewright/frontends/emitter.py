@@ -1,18 +1,20 @@
-"""Emitting, checking and refusing, for importers of single nodes and layers."""
+"""Appending to a network, checking and refusing, for importers of single nodes and layers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, too_large
-from tilewright.ir import PythonValue, SSAValue, VerifyException
-from tilewright.ir.types import Array, dtype_of, shape_of
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.weights import Weights
+from tilewright.ir import Block, PythonValue, SSAValue, VerifyException
+from tilewright.ir.types import Array, dtype_of, element_of, shape_of, tensor
 
 _ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
 """Words of the graph's messages that are about element types."""
@@ -112,3 +114,42 @@ class Emitter:
         if math.prod(shape) != math.prod(shape_of(value)):
             raise self.misfit(f"{list(shape_of(value))} cannot be reshaped to {list(shape)}")
         return self.emit("reshape", value, shape=list(shape))
+
+
+class NetworkBuilder:
+    """Appends operations to a network's block and constants to its weights."""
+
+    def __init__(self, block: Block, weights: Weights) -> None:
+        self.block = block
+        self.weights = weights
+        self._weights: dict[tuple[str, tuple[int, ...]], SSAValue] = {}
+
+    def emit(
+        self,
+        operation: str,
+        inputs: Sequence[SSAValue],
+        attributes: Mapping[str, PythonValue],
+        node: str,
+    ) -> SSAValue:
+        """Append an operation of the graph dialect; raises VerifyException."""
+        op = BY_NAME[operation].build_from(inputs, dict(attributes), node=node)
+        self.block.add_op(op)
+        return op.result
+
+    def weight(self, array: Array, hint: str) -> SSAValue:
+        """The value of a constant; equal constants share one."""
+        symbol = self.weights.add(array, hint)
+        key = (symbol, array.shape)
+        if key not in self._weights:
+            op = WeightOp.of(symbol, tensor(array.shape, element_of(array.dtype)))
+            self.block.add_op(op)
+            self._weights[key] = op.result
+        return self._weights[key]
+
+    def placeholder(
+        self, shape: Sequence[int], dtype: np.dtype[Any] | type[np.generic] = np.float32
+    ) -> SSAValue:
+        """A tensor that stands in for the result of a refused node."""
+        op = WeightOp.of("refused", tensor(shape, element_of(np.dtype(dtype))))
+        self.block.add_op(op)
+        return op.result

@@ -12,15 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.caffe.inputs import SOURCES, inputs_of
+from tilewright.frontends.caffe.inputs import DATA, SOURCES, inputs_of
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.net import Layer, layers_of
-from tilewright.frontends.caffe.operators import RULES
-from tilewright.frontends.caffe.parameters import Parameters, unused
+from tilewright.frontends.caffe.operators import NOT_IN_PLACE, RULES
 from tilewright.frontends.caffe.reader import read_prototxt
-from tilewright.frontends.caffe.stored import Stored, read_caffemodel, stored_in
-from tilewright.frontends.caffe.wiring import outputs_of
+from tilewright.frontends.caffe.stored import Parameters, Stored, read_caffemodel, stored_in, unused
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
@@ -163,3 +161,42 @@ class _Importer:
             self.parameterised.add(layer.name)
         self.problems += self.parameters.left_over(layer, at.taken)
         return dict(zip(layer.tops, results, strict=True))
+
+
+def outputs_of(
+    layers: Sequence[Layer], dropped: Sequence[Layer], problems: list[Problem]
+) -> list[str]:
+    """The blobs that no layer reads, in the order in which they are made.
+
+    Layers run in the file's order. A top with the name of a blob that there is replaces it, which
+    is allowed where the layer reads that blob at the same position (in place). Blobs of inputs
+    are no outputs. What is wrong is added to ``problems``.
+    """
+    known: set[str] = set()
+    free: dict[str, None] = {}
+    gone = {top: layer for layer in dropped for top in layer.tops}
+    for layer in layers:
+        for name in dict.fromkeys(layer.bottoms):
+            free.pop(name, None)
+            if name not in known:
+                why = ""
+                if name in gone:
+                    why = f"{gone[name].where} is left out of a deployed network"
+                reason = f"it reads the blob {shown(name)}, which no layer before it makes"
+                problems.append(Problem("caffe-missing-blob", reason, layer.where, why))
+        for index, name in enumerate(layer.tops):
+            in_place = layer.bottoms[index : index + 1] == (name,)
+            if name in known and not in_place and layer.type not in SOURCES:
+                reason = f"it makes the blob {shown(name)}, which is made before it"
+                problems.append(Problem("caffe-duplicate-name", reason, layer.where))
+            elif in_place and layer.type in NOT_IN_PLACE:
+                reason = f"a {layer.type} layer cannot work in place"
+                problems.append(Problem("caffe-parameter", reason, layer.where))
+            if layer.type not in DATA or any(name in other.bottoms for other in layers):
+                known.add(name)
+            if layer.type not in SOURCES:
+                free[name] = None
+    if not free:
+        reason = "no layer makes a blob that is left over"
+        problems.append(Problem("caffe-no-output", reason))
+    return list(free)

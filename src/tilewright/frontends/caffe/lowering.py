@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.caffe.net import Layer
-from tilewright.frontends.caffe.parameters import Parameters
-from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.caffe.stored import Parameters
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 

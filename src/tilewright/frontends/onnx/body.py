@@ -17,7 +17,7 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.onnx import functions, legacy, numbers, sequences
 from tilewright.frontends.onnx.control import CONTROL, Call

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import onnx
 
 from tilewright.errors import refuse
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue

@@ -8,13 +8,12 @@ from pathlib import Path, PurePosixPath
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from tilewright.errors import refuse
-from tilewright.frontends.imported import Imported
+from tilewright.frontends.imported import Imported, Opened
 from tilewright.frontends.onnx.importer import import_onnx
 from tilewright.frontends.onnx.interface import Constants, given_arrays, signature_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH
 from tilewright.frontends.onnx.reader import Source, check_model, read_model
 from tilewright.frontends.onnx.tensors import external_file, is_within
-from tilewright.frontends.opened import Opened
 from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 

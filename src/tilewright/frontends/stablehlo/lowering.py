@@ -9,8 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.frontends.limits import shown
 from tilewright.frontends.moves import broadcast
 from tilewright.frontends.stablehlo.limits import MAX_EXTENT, MAX_TABLE

@@ -21,10 +21,9 @@ from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import only_user
-from tilewright.integrations.dlplib.blobs import Blob, choose_numbers
 from tilewright.integrations.dlplib.compiled import OperatorCache
 from tilewright.integrations.dlplib.handle import Handle, Ran
-from tilewright.integrations.dlplib.layers import STEPS, Device, Step
+from tilewright.integrations.dlplib.layers import STEPS, Blob, Device, Step, choose_numbers
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.operators import has

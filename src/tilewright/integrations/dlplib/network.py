@@ -14,14 +14,12 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends import Imported
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.frontends.moves import cut, padded
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
-from tilewright.integrations.dlplib.descriptors import ORDERS, Shape
-from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType, fixed16
+from tilewright.integrations.dlplib.descriptors import FLOAT32, ORDERS, NumericType, Shape, fixed16
 from tilewright.ir import ArrayAttr, ModuleOp, PythonValue, SSAValue, VerifyException, to_attribute
 from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
 

@@ -17,11 +17,12 @@ from tilewright.integrations.dlplib.descriptors import (
     DataFormat,
     Descriptor,
     FilterDescriptor,
+    Kind,
+    NumericType,
     Shape,
     TensorDescriptor,
 )
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
-from tilewright.integrations.dlplib.numeric import Kind, NumericType
 from tilewright.integrations.dlplib.operators.elementwise import VectorOperation
 from tilewright.integrations.dlplib.operators.settings import (
     ACTIVATIONS,

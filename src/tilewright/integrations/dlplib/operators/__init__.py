@@ -11,7 +11,10 @@ from tilewright.integrations.dlplib.operators.convolution import (
 from tilewright.integrations.dlplib.operators.elementwise import (
     activation_backward,
     activation_forward,
+    concat,
+    reshape,
     softmax_forward,
+    transform,
     vector,
 )
 from tilewright.integrations.dlplib.operators.fully_connected import (
@@ -21,7 +24,6 @@ from tilewright.integrations.dlplib.operators.fully_connected import (
     matrix_multiply,
 )
 from tilewright.integrations.dlplib.operators.lstm import lstm_backward, lstm_forward
-from tilewright.integrations.dlplib.operators.movement import concat, reshape, transform
 from tilewright.integrations.dlplib.operators.normalisation import (
     batch_norm_backward,
     batch_norm_forward,

@@ -7,10 +7,17 @@ from collections.abc import Mapping
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.integrations.dlplib.descriptors import FilterDescriptor, Shape, TensorDescriptor
+from tilewright.integrations.dlplib.descriptors import (
+    FLOAT32,
+    FilterDescriptor,
+    NumericType,
+    Shape,
+    TensorDescriptor,
+    fixed16,
+    fixed32,
+)
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran, checked
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType, fixed16, fixed32
 from tilewright.integrations.dlplib.operators.settings import Convolution, ConvolutionDescriptor
 from tilewright.integrations.dlplib.operators.spread import ones, transposed_convolution
 from tilewright.ir import SSAValue

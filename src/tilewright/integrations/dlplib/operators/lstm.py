@@ -12,10 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.integrations.dlplib.descriptors import FilterDescriptor
+from tilewright.integrations.dlplib.descriptors import FilterDescriptor, NumericType, fixed16
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran, checked
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import NumericType, fixed16
 from tilewright.integrations.dlplib.operators.convolution import activated, layer_operands
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of

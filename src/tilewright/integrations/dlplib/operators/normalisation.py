@@ -8,9 +8,9 @@ from math import floor, log, log2
 
 import numpy as np
 
+from tilewright.integrations.dlplib.descriptors import NumericType, finest, fixed16
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import NumericType, finest, fixed16
 from tilewright.integrations.dlplib.operators.convolution import channel_sums
 from tilewright.integrations.dlplib.operators.settings import (
     BatchNormDescriptor,

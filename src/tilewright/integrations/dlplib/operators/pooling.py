@@ -10,10 +10,9 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.frontends.moves import padded
-from tilewright.integrations.dlplib.descriptors import Shape
+from tilewright.integrations.dlplib.descriptors import Shape, finest, fixed16
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import finest, fixed16
 from tilewright.integrations.dlplib.operators.elementwise import read_as
 from tilewright.integrations.dlplib.operators.settings import Pooling, PoolingDescriptor
 from tilewright.integrations.dlplib.operators.spread import scattered

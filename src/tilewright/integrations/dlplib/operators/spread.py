@@ -16,8 +16,8 @@ from math import gcd
 import numpy as np
 
 from tilewright.frontends.moves import reversed_along
+from tilewright.integrations.dlplib.descriptors import NumericType, fixed16
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import NumericType, fixed16
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
