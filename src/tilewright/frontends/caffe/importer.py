@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.caffe.inputs import DATA, SOURCES, inputs_of
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.net import Layer, layers_of
@@ -144,11 +144,9 @@ class _Importer:
             return {name: self.inputs[name] for name in layer.tops if name in self.inputs}
         rule = RULES.get(layer.type)
         if rule is None:
-            raise refuse(
-                "caffe-unsupported-layer", "layers of this type are not read", where=layer.where
-            )
+            raise layer.refuse("layers of this type are not read", code="caffe-unsupported-layer")
         if not layer.bottoms:
-            raise refuse("caffe-parameter", "it has no bottoms", where=layer.where)
+            raise layer.refuse("it has no bottoms")
         values = [self.values[name] for name in layer.bottoms if name in self.values]
         if len(values) < len(layer.bottoms):
             return {}
@@ -197,6 +195,5 @@ def outputs_of(
             if layer.type not in SOURCES:
                 free[name] = None
     if not free:
-        reason = "no layer makes a blob that is left over"
-        problems.append(Problem("caffe-no-output", reason))
+        problems.append(Problem("caffe-no-output", "no layer makes a blob that is left over"))
     return list(free)

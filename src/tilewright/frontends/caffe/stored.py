@@ -201,33 +201,27 @@ class Parameters:
         """
         size, wanted = math.prod(shape), tuple(shape)
         if size > MAX_ELEMENTS:
-            raise refuse(
-                "caffe-too-large",
+            raise layer.refuse(
                 f"its parameter of shape {list(shape)} takes {size} elements; "
                 f"the limit is {MAX_ELEMENTS}",
-                where=layer.where,
+                code="caffe-too-large",
             )
         blobs = self._own.get(layer.name) if self._stored is None else None
         if self._stored is not None:
             blobs = self._stored.get(layer.name, ())
             if not blobs:
-                raise refuse(
-                    "caffe-weights", "the caffemodel has no weights for it", where=layer.where
-                )
+                raise layer.refuse("the caffemodel has no weights for it", code="caffe-weights")
         if blobs is None:
             return self._seed(layer, index, wanted, kind, fan_in)
         if index >= len(blobs):
-            raise refuse(
-                "caffe-weights",
-                f"it has {len(blobs)} parameters stored; more are needed",
-                where=layer.where,
+            raise layer.refuse(
+                f"it has {len(blobs)} parameters stored; more are needed", code="caffe-weights"
             )
         if not blobs[index].fits(wanted):
-            raise refuse(
-                "caffe-weights",
+            raise layer.refuse(
                 f"its parameter {index} is stored with shape {list(blobs[index].shape)}, "
                 f"where {list(shape)} is needed",
-                where=layer.where,
+                code="caffe-weights",
             )
         return blobs[index].array.reshape(wanted)
 
@@ -244,11 +238,10 @@ class Parameters:
     ) -> Array:
         self._seeded += math.prod(shape)
         if self._seeded > MAX_SEEDED_ELEMENTS:
-            raise refuse(
-                "caffe-too-large",
+            raise layer.refuse(
                 f"the network has more than {MAX_SEEDED_ELEMENTS} weights, "
                 "which are not made up without a caffemodel",
-                where=layer.where,
+                code="caffe-too-large",
             )
         # Parameters that layers share have one name, and so one seed.
         name = layer.shared[index] if index < len(layer.shared) else ""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.onnx import functions, legacy, numbers, sequences
@@ -120,20 +120,16 @@ class Body:
     ) -> list[Item] | None:
         """The values that ``outputs`` have after nodes within a node; None if one was refused."""
         if scope.depth > MAX_DEPTH:
-            raise refuse(
-                "onnx-too-large", f"graphs lie more than {MAX_DEPTH} deep in it", node.where
-            )
+            raise node.refuse(f"graphs lie more than {MAX_DEPTH} deep in it", code="onnx-too-large")
         protos = list(protos)
         produced = {name for proto in protos for name in proto.output} | set(scope.names())
         for name in filter(None, outputs):
             if name not in produced:
-                raise refuse(
-                    "onnx-attribute", f"no node computes its result {shown(name)}", node.where
-                )
+                raise node.refuse(f"no node computes its result {shown(name)}")
         nodes = nodes_of(protos, versions or node.versions, node)
         self.taken += len(nodes)
         if self.taken > MAX_NODES:
-            raise refuse("onnx-too-large", f"it unfolds to over {MAX_NODES} nodes", node.where)
+            raise node.refuse(f"it unfolds to over {MAX_NODES} nodes", code="onnx-too-large")
         self.run(live_nodes(sort_nodes(nodes, scope.names()), outputs), scope, outputs)
         values = [self.value(name, scope) if name else _NOTHING for name in outputs]
         return None if any(isinstance(v, Unknown) for v in values) else _known(values)
@@ -143,8 +139,7 @@ class Body:
     ) -> list[Item] | None:
         """The outputs of a subgraph for given inputs; None if one depends on what was refused."""
         if len(graph.input) != len(inputs):
-            reason = f"its subgraph has {len(graph.input)} inputs, not {len(inputs)}"
-            raise refuse("onnx-attribute", reason, node.where)
+            raise node.refuse(f"its subgraph has {len(graph.input)} inputs, not {len(inputs)}")
         values = dict[str, Item | Unknown](
             zip((value.name for value in graph.input), inputs, strict=True)
         )
@@ -159,11 +154,7 @@ class Body:
             results = self._results(node, scope)
             for name in node.outputs[len(results or node.outputs) :]:
                 if name in used:
-                    raise refuse(
-                        "onnx-attribute",
-                        f"its output {shown(name)} is used, which is not computed",
-                        where=node.where,
-                    )
+                    raise node.refuse(f"its output {shown(name)} is used, which is not computed")
         except TilewrightError as error:
             self.problems.extend(error.problems)
             results = self._guess(node, scope)
@@ -198,7 +189,7 @@ class Body:
         reason = "this operator is not supported"
         if not node.domain and not node.version:
             reason = "the model does not say which version of the ONNX operators it uses"
-            return refuse("onnx-opset", reason, where=node.where)
+            return node.refuse(reason, code="onnx-opset")
         if not known:
             reason = f"operator set {node.version} has no such operator"
             if node.domain:
@@ -212,16 +203,15 @@ class Body:
             )
         near = near_names(node.key, [*contributed_keys, *RULES, *CONTROL, *sequences.RULES])
         help = f"near to it are {', '.join(near)}" if near else ""
-        return refuse("onnx-unsupported-operator", reason, where=node.where, help=help)
+        return node.refuse(reason, code="onnx-unsupported-operator", help=help)
 
     def _results(self, node: Node, scope: Scope) -> Sequence[Item] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
         count = max(len(node.inputs), len(node.outputs))
         if count > MAX_OPERANDS:
-            raise refuse(
-                "onnx-too-large",
+            raise node.refuse(
                 f"it has {count} inputs or outputs; the limit is {MAX_OPERANDS}",
-                where=node.where,
+                code="onnx-too-large",
             )
         function = functions.own_function(node, self.own_functions)
         if function is not None:
@@ -263,10 +253,9 @@ class Body:
         if rule is not None:
             return numbers.apply(rule, Lowering(node, attributes, operands, self.network))
         if not functions.has_body(node):
-            raise refuse(
-                "onnx-unsupported-operator",
+            raise node.refuse(
                 "this operator is supported only where all its inputs are constants",
-                where=node.where,
+                code="onnx-unsupported-operator",
             )
         return self._expanded(node, operands, scope)
 
@@ -289,10 +278,9 @@ class Body:
         for kind in _inferred(node, operands).values():
             shape = shape_of_type(kind)
             if shape is not None and too_large(shape):
-                raise refuse(
-                    "onnx-too-large",
+                raise node.refuse(
                     f"its result of shape {list(shape)} has more than {MAX_ELEMENTS} elements",
-                    where=node.where,
+                    code="onnx-too-large",
                 )
 
     def _empty(self, node: Node, operands: Sequence[Value | None]) -> list[Value] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import TilewrightError
 from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
@@ -51,8 +51,7 @@ class Call:
         """An attribute that is a graph."""
         graph = self.attributes.get(name)
         if not isinstance(graph, GraphProto):
-            reason = f"the attribute {name!r} is not a graph"
-            raise refuse("onnx-attribute", reason, self.node.where)
+            raise self.node.refuse(f"the attribute {name!r} is not a graph")
         return graph
 
     def subgraph(self, graph: GraphProto, inputs: Sequence[Item]) -> list[Item] | None:
@@ -61,10 +60,9 @@ class Call:
 
     def refuse(self, reason: str) -> TilewrightError:
         """The refusal of control that only a run decides."""
-        return refuse(
-            "onnx-unsupported-operator",
+        return self.node.refuse(
             reason,
-            where=self.node.where,
+            code="onnx-unsupported-operator",
             help="simplify the model, or export it without control flow",
         )
 
@@ -171,14 +169,14 @@ def scan(call: Call) -> Sequence[Item] | None:
     count = call.attributes.get("num_scan_inputs", 0)
     values = [tensor_of(at, value) for value in call.operands if value is not None]
     if not isinstance(count, int) or not 1 <= count <= len(values):
-        raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", call.node.where)
+        raise call.node.refuse("num_scan_inputs does not fit its inputs")
     state, sequences = list[Item](values[:-count]), values[-count:]
     outputs = len(graph.output) - len(state)
 
     def listed(name: str, length: int) -> tuple[int, ...]:
         value = call.attributes.get(name) or (0,) * length
         if not isinstance(value, tuple) or len(value) != length:
-            raise refuse("onnx-attribute", f"{name} needs {length} entries", call.node.where)
+            raise call.node.refuse(f"{name} needs {length} entries")
         return tuple(int(item) for item in value)
 
     axes, back = listed("scan_input_axes", count), listed("scan_input_directions", count)

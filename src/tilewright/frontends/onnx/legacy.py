@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import onnx
 
-from tilewright.errors import refuse
 from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
@@ -48,10 +47,9 @@ def check(node: Node, schema: onnx.defs.OpSchema) -> None:
         same = schema.min_input == today.min_input and schema.max_input <= today.max_input
         if same and not gone:
             return
-    raise refuse(
-        "onnx-opset",
+    raise node.refuse(
         f"in operator set {node.version} this operator has another form",
-        where=node.where,
+        code="onnx-opset",
         help="convert the model with onnx.version_converter.convert_version(model, 13)",
     )
 

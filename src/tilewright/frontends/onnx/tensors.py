@@ -100,7 +100,7 @@ def constant_of(
 ) -> Constant:
     """The value of a Constant node, in any of its spellings; raises TilewrightError."""
     if len(attributes) != 1:
-        raise refuse("onnx-attribute", "it needs exactly one value", where=node.where)
+        raise node.refuse("it needs exactly one value")
     name, value = next(iter(attributes.items()))
     if isinstance(value, TensorProto):
         array = array_of(value, files)
@@ -109,7 +109,7 @@ def constant_of(
     elif name in ("value_float", "value_floats"):
         array = np.array(value, np.float32)
     else:
-        raise refuse("onnx-dtype", f"values of {name!r} are not read", where=node.where)
+        raise node.refuse(f"values of {name!r} are not read", code="onnx-dtype")
     return Constant(array, node.outputs[0])
 
 
