@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any
 
 from tilewright.codegen.c.address import Address, Extent
@@ -123,11 +122,6 @@ class Instance:
             else:
                 parts.append(f"{extent.start} == {index(dim)}")
         return " && ".join(parts) or "1"
-
-    @property
-    def points(self) -> int:
-        """Elements of the result that one call computes."""
-        return prod(extent.size for name, extent in self.dims.items() if name not in self.reduction)
 
     @property
     def addresses(self) -> list[Address]:
