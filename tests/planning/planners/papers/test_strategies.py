@@ -17,7 +17,7 @@ from tests.planning.planning_kernels import pool
 from tests.tile.interpreter import run
 from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.listed import best_of
+from tilewright.planning.planners.by_node import best_of
 from tilewright.planning.planners.papers.strategies import (
     Cut,
     Factors,
