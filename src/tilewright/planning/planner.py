@@ -137,7 +137,8 @@ def planner_in(context: CompilerContext) -> Planner:
 def search_of(kernel: Kernel, machine: Machine) -> Search:
     """The search that a kernel on a machine asks for."""
     cached = shared_cache(machine) is not None
-    if kernel.producers:  # Other searches cut one kernel.
+    # Other searches cut one kernel, into commands of whole tiles.
+    if kernel.producers or machine.synchronisation.by_rows:
         return plan_chain if machine.cores == 1 and not cached else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan
