@@ -124,9 +124,8 @@ class _Step:
         if isinstance(step, KernelOp) and step.on_host and len(step.operations) == 1:
             inner = step.operations[0]
             if isinstance(inner, Operation) and inner.name == name:
-                args = step.body.block.args
-                outer = dict[SSAValue, SSAValue](zip(args, step.inputs, strict=True))
-                return cls(inner, [outer[value] for value in inner.inputs], step.result)
+                outside = step.outside
+                return cls(inner, [outside[value] for value in inner.inputs], step.result)
         elif isinstance(step, Operation) and step.name == name:
             return cls(step, step.inputs, step.result)
         return None
