@@ -172,8 +172,7 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
 
 def _symbol(kernel: KernelOp) -> str:
     """The symbol of the weights that a kernel's convolution takes."""
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    owner = outer[kernel.operations[0].operands[1]].owner  # type: ignore[index]
+    owner = kernel.outside[kernel.operations[0].inputs[1]].owner
     assert isinstance(owner, WeightOp)
     return owner.symbol.data
 
