@@ -33,12 +33,12 @@ from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
-from tilewright.targets.cpu.calls import call_of
 from tilewright.targets.cpu.headers import KERNEL_HEADERS, header
 from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import PROCESSORS, this_processor
 from tilewright.targets.cpu.runner import read_manifest
+from tilewright.targets.cpu.walk import call_of
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
 

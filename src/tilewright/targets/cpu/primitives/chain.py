@@ -27,13 +27,15 @@ def vector_at(
     if stride is None:
         raise instance.cannot(f"operand {operand.pointer} has no fixed stride along {lane}")
     if stride != 1 and count > 1:
-        return f"gather{suffix}({name}, {stride}, {count})"
+        return loaded(instance, suffix, name, count, stride)
     whole = operand.padded(lane, instance.lanes)
     return loaded(instance, suffix, name, instance.lanes if whole else count)
 
 
-def loaded(instance: Instance, suffix: str, place: str, count: int) -> str:
-    """C expression that loads ``count`` lanes which lie side by side."""
+def loaded(instance: Instance, suffix: str, place: str, count: int, stride: int | None = 1) -> str:
+    """C expression that loads ``count`` lanes which lie ``stride`` apart."""
+    if stride != 1 and count > 1:
+        return f"gather{suffix}({place}, {stride}, {count})"
     if count == instance.lanes:
         return f"load{suffix}({place})"
     return f"load_part{suffix}({place}, {count})"
@@ -110,6 +112,33 @@ def store_at(instance: Instance, value: str, lane: str, position: str, count: in
     return stored(instance, suffix, name, value, instance.lanes if whole else count)
 
 
+def write_maps(
+    writer: Writer,
+    instance: Instance,
+    names: Sequence[str],
+    load: Callable[[Address], str],
+    prefix: str,
+    end: int | None = None,
+    form: tuple[Callable[[str], str], Callable[[Instance, Step, Sequence[str]], str]] = (
+        lane_type,
+        lane_expression,
+    ),
+) -> str:
+    """Write the steps after those whose results are named, each a variable; the last one's name.
+
+    ``load`` gives an operand's C, ``form`` C's type of an element and the expression of a step.
+    """
+    known, (type_of, expression_of) = list(names), form
+    for number, step in list(enumerate(instance.steps))[len(known) : end]:
+        arguments = [
+            known[operand] if isinstance(operand, int) else load(operand) for operand in step.inputs
+        ]
+        text = expression_of(instance, step, arguments)
+        known.append(f"{prefix}{number}")
+        writer.line(f"const {type_of(step.result.element)} {known[-1]} = {text};")
+    return known[-1]
+
+
 def write_chain(
     writer: Writer,
     instance: Instance,
@@ -125,33 +154,25 @@ def write_chain(
     of the step before those of ``steps``.
     """
     steps = steps or slice(1 + len(instance.summed_first), None)
-    names = [value] * steps.start
-    for number, step in list(enumerate(instance.steps))[steps]:
-        arguments = [
-            names[operand]
-            if isinstance(operand, int)
-            else vector_at(instance, operand, lane, position_of(operand), count)
-            for operand in step.inputs
-        ]
-        text = lane_expression(instance, step, arguments)
-        names.append(f"{value}{number}")
-        writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
-    return names[-1]
+
+    def load(operand: Address) -> str:
+        return vector_at(instance, operand, lane, position_of(operand), count)
+
+    return write_maps(writer, instance, [value] * steps.start, load, value, steps.stop)
 
 
-def write_steps(
-    writer: Writer, instance: Instance, load: Callable[[Address], str], prefix: str = "t"
-) -> str:
-    """Write all steps of a map for one vector, operands from ``load``; the last value's name."""
-    names: list[str] = []
-    for number, step in enumerate(instance.steps):
-        arguments = [
-            names[operand] if isinstance(operand, int) else load(operand) for operand in step.inputs
-        ]
-        text = lane_expression(instance, step, arguments)
-        names.append(f"{prefix}{number}")
-        writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
-    return names[-1]
+def write_results(
+    writer: Writer,
+    instance: Instance,
+    value: str,
+    lane: str,
+    position_of: PositionOf,
+    count: int,
+    steps: slice | None = None,
+) -> None:
+    """Write the same, and the statement that stores the last value."""
+    name = write_chain(writer, instance, value, lane, position_of, count, steps)
+    writer.line(store_at(instance, name, lane, position_of(instance.output), count))
 
 
 class PositionOf:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 
 from tilewright.codegen.c.meaning import SHORT_FLOATS
-from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
 from tilewright.targets.cpu.instance import Instance
 
@@ -38,6 +38,16 @@ Emitter = Callable[[Instance, KernelCode, Writer], None]
 """Writes what computes an instance at the place where its loops stand."""
 
 
+@contextmanager
+def function(remark: str, parameters: str, kind: str = "static void") -> Generator[Writer]:
+    """Write a function, under the name ``NAME``, around what is written in the meantime."""
+    writer = Writer()
+    writer.line(f"/* {remark} */")
+    writer.line(f"{kind} {NAME}({parameters})")
+    with writer.block():
+        yield writer
+
+
 def call(name: str, arguments: Sequence[str]) -> str:
     """Return the C statement that calls a function."""
     return f"{name}({', '.join(arguments)});"
@@ -47,7 +57,7 @@ def write_call(
     instance: Instance, code: KernelCode, writer: Writer, stem: str, text: object
 ) -> None:
     """Write the call of a function with this text, which takes all of an instance's pointers."""
-    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
+    arguments = [a.first(instance.dims) for a in instance.addresses]
     writer.line(call(code.function(stem, str(text)), arguments))
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters, write_call
+from tilewright.targets.cpu.primitives.chain import PositionOf, vector_at, write_results
+from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters, write_call
 
 TOGETHER = 4
 """Points whose squares are made before the first is used: reading across what has just been
@@ -17,25 +16,21 @@ written waits until it is in the cache."""
 
 def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that normalises the points of one row across all channels."""
-    x = instance.anchor.inputs[0]
-    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in ("n", "h")):
+    if any(instance.size(dim) > 1 for dim in ("n", "h")):
         raise instance.cannot("tiles hold points of one row")
     if instance.size("c") < instance.extents["c"]:
         raise instance.cannot("tiles hold all channels")
     # The point's own channels, beside the window over channels.
-    x = replace(x, window=instance.anchor.result.window)
+    x = replace(instance.tensor(0), window=instance.anchor.result.window)
     lanes, channels = instance.lanes, instance.size("c")
     attributes = instance.anchor.attributes
     size = int(attributes["size"])
     before = (size - 1) // 2
     blocks = -(-channels // lanes)
-    inner = Writer()
-    inner.line(f"/* {instance.size('w')} points of {channels} channels */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
     # The squares of all channels of a point, with zeros before and after them.
     length = -(-(blocks * lanes + size) // lanes) * lanes
 
-    def each(count: int, block: str) -> None:
+    def each(inner: Writer, count: int, block: str) -> None:
         positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
         inner.line("vec s = splat(0.0f);")
         inner.line(f"UNROLL for (int j = 0; j < {size}; j++)")
@@ -53,10 +48,9 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
             inner.line(f"vec t = {value} / sqrt_v(s);")
         else:
             inner.line(f"vec t = {value} * pow_v(s, splat({literal(-beta)}));")
-        name = write_chain(inner, instance, "t", "c", positions, count)
-        inner.line(store_at(instance, name, "c", positions(instance.output), count))
+        write_results(inner, instance, "t", "c", positions, count)
 
-    def square(count: int, block: str) -> None:
+    def square(inner: Writer, count: int, block: str) -> None:
         positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
         if count == lanes:
             value = vector_at(instance, x, "c", positions(x), count)
@@ -69,8 +63,8 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
         inner.line(f"store(own + {before} + {block} * {lanes}, v * v);")
 
     full, rest = divmod(channels, lanes)
-    with inner.block():
-        points = instance.size("w")
+    points = instance.size("w")
+    with function(f"{points} points of {channels} channels", parameters(instance)) as inner:
         inner.line(f"float squares[{TOGETHER}][{length}] = {{{{0}}}};")
         with inner.block(f"for (long first = 0; first < {points}; first += {TOGETHER})"):
             inner.line(f"const long left = {points} - first;")
@@ -80,9 +74,9 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
                     inner.line("float *own = squares[p - first];")
                     if full:
                         with inner.block(f"for (long c = 0; c < {full}; c++)"):
-                            write(lanes, "c")
+                            write(inner, lanes, "c")
                     if rest:
                         with inner.block():
-                            write(rest, str(full))
+                            write(inner, rest, str(full))
     whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
     write_call(whole, code, writer, "lrn_tile", inner)

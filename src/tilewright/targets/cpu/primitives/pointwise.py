@@ -14,7 +14,7 @@ from tilewright.targets.cpu.primitives.chain import (
     loaded,
     splat_name,
     stored,
-    write_steps,
+    write_maps,
 )
 from tilewright.targets.cpu.primitives.code import KernelCode, loops, write_vectors
 from tilewright.targets.cpu.primitives.transposing import Run
@@ -40,7 +40,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     ]
     with writer.block():
         for number, address in enumerate(addresses):
-            base = plus(address.pointer, address.offset(instance.dims))
+            base = address.first(instance.dims)
             writer.line(f"{kinds[number]} *p{number} = {base};")
         counts = [(name, run.count) for name, run in zip(variables, runs, strict=False)]
         with loops(writer, counts):
@@ -65,7 +65,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
                 return f"{splat_name(operand.element)}(*{pointer})"
             return loaded(instance, suffix, plus(pointer, start), count)
 
-        name = write_steps(writer, instance, load)
+        name = write_maps(writer, instance, [], load, "t")
         place = plus(pointers[instance.output.pointer], start)
         suffix = lane_suffix(instance, instance.output)
         writer.line(stored(instance, suffix, place, name, count))

@@ -15,7 +15,7 @@ from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters
+from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters
 from tilewright.targets.cpu.primitives.reduction import write_reduction
 from tilewright.targets.cpu.primitives.steps import Tile
 from tilewright.targets.cpu.primitives.windows import (
@@ -71,10 +71,10 @@ def emit_tile(
         if instance.split:
             extra |= {"int first_part": instance.first, "int last_part": instance.last}
 
-        def function(columns: Columns, names: Sequence[str]) -> str:
-            return _function(tile, x, w, columns, rows.count, names, reduce)
+        def text(columns: Columns, names: Sequence[str]) -> str:
+            return _text(tile, x, w, columns, rows.count, names, reduce)
 
-        write_calls(writer, code, instance, (x, w), rows, classes, extra, function, moved)
+        write_calls(writer, code, instance, (x, w), rows, classes, extra, text, moved)
 
 
 def tile_of(instance: Instance) -> Tile:
@@ -88,7 +88,7 @@ def tile_of(instance: Instance) -> Tile:
     return Tile(instance, row, column)
 
 
-def _function(
+def _text(
     tile: Tile,
     x: Address,
     w: Address,
@@ -98,11 +98,9 @@ def _function(
     reduce: Reduce,
 ) -> str:
     instance = tile.instance
-    writer = Writer()
     size = f"{tile.rows} x {tile.columns}" if tile.rows > 1 else str(tile.columns)
-    writer.line(f"/* {size} points x {tile.vectors} vectors of output channels */")
-    writer.line(f"static void {NAME}({parameters(instance, extra)})")
-    with writer.block():
+    remark = f"{size} points x {tile.vectors} vectors of output channels"
+    with function(remark, parameters(instance, extra)) as writer:
         writer.line(f"{tile.lane_type} a[{tile.rows * tile.columns}][{tile.vectors}];")
         _start(writer, tile)
         if all(low == high for low, high in columns.spans):

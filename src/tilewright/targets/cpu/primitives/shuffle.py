@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
+from tilewright.targets.cpu.primitives.chain import PositionOf, write_results
 from tilewright.targets.cpu.primitives.channels import by_channels
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters, write_call
+from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters, write_call
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that moves a row of points."""
-    x = instance.anchor.inputs[0]
-    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in ("n", "h")):
+    x = instance.tensor(0)
+    if any(instance.size(dim) > 1 for dim in ("n", "h")):
         raise instance.cannot("tiles hold points of one row")
     each, groups = instance.extents["a"], instance.extents["b"]
     width, lanes = instance.size("w"), instance.lanes
@@ -31,10 +30,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         for start in blocks
         for lane in range(lanes)
     )
-    inner = Writer()
-    inner.line(f"/* {width} points of {groups} x {each} channels */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
-    with inner.block():
+    remark = f"{width} points of {groups} x {each} channels"
+    with function(remark, parameters(instance)) as inner:
         for start in range(0, each * groups, lanes):
             count = min(lanes, each * groups - start)
             channels = range(start, start + count)
@@ -49,8 +46,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 else:
                     listed = ", ".join(f"p[{place}]" for place in places)
                     inner.line(f"const vec t = {{{listed}{', 0.0f' * (lanes - count)}}};")
-                name = write_chain(inner, whole, "t", "c", position, count)
-                inner.line(store_at(whole, name, "c", position(whole.output), count))
+                write_results(inner, whole, "t", "c", position, count)
     write_call(instance, code, writer, "shuffle_row", inner)
 
 

@@ -7,8 +7,13 @@ from tilewright.codegen.c.winograd import INPUT, OUTPUT
 from tilewright.numerics.winograd import SCALES
 from tilewright.targets.cpu.primitives import directly
 from tilewright.targets.cpu.primitives.blocks import Block
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode
+from tilewright.targets.cpu.primitives.chain import (
+    PositionOf,
+    vector_at,
+    write_chain,
+    write_results,
+)
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, function
 
 
 def _one_dimension(block: Block, code: KernelCode, which: str) -> str:
@@ -35,18 +40,16 @@ def input_text(block: Block, code: KernelCode) -> str:
     x, inner, lanes = block.x, block.inner, block.lanes
     inside = block.instance
     transform = _one_dimension(block, code, "input")
-    steps = {name: block.step(x, dim, inner) for name, dim in (("row", "u"), ("column", "v"))}
+    row, column = (inside.step(x, dim, inner) for dim in ("u", "v"))
     channels = -(-block.channels // lanes)
-    between = block.block_step(x, "ci")
-    if block.step(x, "ci", min(lanes, block.channels)) not in (0, 1):
+    between = block.instance.block_step(x, "ci")
+    if block.instance.step(x, "ci", min(lanes, block.channels)) not in (0, 1):
         raise inside.cannot("lanes of the image must lie side by side")
     rows, columns = block.tiles
     height, width = x.shape[2:]
-    writer = Writer()
-    writer.line(f"/* {rows} x {columns} tiles of {inner} x {inner} inputs, transformed */")
-    writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
     places, between_blocks = block.places()
-    with writer.block():
+    remark = f"{rows} x {columns} tiles of {inner} x {inner} inputs, transformed"
+    with function(remark, "const float *x, float *s, long row, long column") as writer:
         writer.line("/* where each tile lies in its part, and from one block of channels on */")
         for name, values in (("place", places), ("step", between_blocks)):
             listed = ", ".join(map(str, values))
@@ -62,9 +65,7 @@ def input_text(block: Block, code: KernelCode) -> str:
                 transform,
                 inner,
                 (height, width),
-                total(
-                    [(between, "c"), (steps["row"], "(top + i)"), (steps["column"], "(left + j)")]
-                ),
+                total([(between, "c"), (row, "(top + i)"), (column, "(left + j)")]),
             )
             at = f"y * {columns} + z"
             writer.line(f"float *o = s + place[{at}] + c * step[{at}];")
@@ -111,10 +112,7 @@ def output_text(block: Block, code: KernelCode) -> str:
     listed = ", ".join(
         ["const float *s", directly.parameters(block), *pointers, "long high", "long wide"]
     )
-    writer = Writer()
-    writer.line(f"/* {rows} x {columns} tiles of {tile} x {tile} outputs */")
-    writer.line(f"static void {NAME}({listed})")
-    with writer.block():
+    with function(f"{rows} x {columns} tiles of {tile} x {tile} outputs", listed) as writer:
         writer.line(f"for (long z = 0; z < {rows}; z++)")
         with writer.block(f"for (long g = 0; g < {columns}; g++)"):
             names = (("rows", "high", "z"), ("columns", "wide", "g"))
@@ -164,8 +162,7 @@ def _write_output(
         with writer.block("for (long j = 0; j < columns; j++)"):
             writer.line(f"vec t = {results};")
             rest = slice(instance.pool + 1, None)
-            name = write_chain(writer, instance, "t", "co", position, count, rest)
-            writer.line(store_at(instance, name, "co", position(instance.output), count))
+            write_results(writer, instance, "t", "co", position, count, rest)
 
 
 def _write_pool(writer: Writer, block: Block, position: PositionOf, count: int, added: str) -> None:

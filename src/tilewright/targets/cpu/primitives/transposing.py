@@ -14,7 +14,7 @@ from tilewright.targets.cpu.primitives.chain import (
     loaded,
     splat_name,
     stored,
-    write_steps,
+    write_maps,
 )
 from tilewright.targets.cpu.primitives.code import loops
 
@@ -48,7 +48,7 @@ def emit(instance: Instance, writer: Writer, runs: Sequence[Run]) -> bool:
     with writer.block(), loops(writer, counts):
         for number, address in enumerate(addresses):
             constant = "" if address.pointer == instance.output.pointer else "const "
-            base = plus(address.pointer, address.offset(instance.dims))
+            base = address.first(instance.dims)
             moved = total([(run.steps[number], f"i{n}") for n, run in enumerate(outer)])
             writer.line(f"{constant}{address.c_type} *p{number} = {plus(base, moved)};")
         full, rest = divmod(square.across.count, lanes)
@@ -105,7 +105,7 @@ def _tile(
 
     head = f"UNROLL for (int u = 0; u < {lanes}; u++)" if tall else ""
     with writer.block(head):
-        name = write_steps(writer, instance, load)
+        name = write_maps(writer, instance, [], load, "t")
         last = len(addresses) - 1
         place = plus(f"p{last}", total([(across[last], "(b + u)" if tall else "b"), (1, a)]))
         suffix = lane_suffix(instance, instance.output)
