@@ -13,6 +13,7 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.separable import BETWEEN
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import add_weight, compiler, erase, insert, only_user, sweep
+from tilewright.graph.passes.methods import TRIAL
 from tilewright.graph.passes.reanchoring import (
     anchor_operands,
     plain_kernel,
@@ -35,7 +36,7 @@ from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
 from tilewright.planning.canonical import canonical
 from tilewright.planning.planners.caches import in_place_planning
-from tilewright.targets.cpu.passes.methods import most_scratch, priced_methods, scratch_of
+from tilewright.targets.cpu.passes.methods import forget, most_scratch, priced_methods, scratch_of
 from tilewright.targets.cpu.planning.cost import near_bytes
 
 OPERATION = "separable_conv"
@@ -115,27 +116,14 @@ def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: 
             apart = _cycles(first, machine) + min(method.cycles for method in product)
             if plan.predicted_cycles < gain * apart:
                 elements = scratch_of(primitive, plan.schedule, described)
-    forget_pair(trial)
+    forget(trial)
     return elements
-
-
-_NONE = "no_bias"
-"""Symbol of a trial's bias that does not exist."""
 
 
 def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
     """The pair as one kernel beside both, with as much scratch as there may be."""
     room = int(ROOM * near_bytes(machine)) // 4
     return _fused(first, kernel, room, None)
-
-
-def forget_pair(trial: KernelOp) -> None:
-    """Erase a trial with what was made for it."""
-    owners = [value.owner for value in trial.inputs]
-    erase(trial)
-    for op in owners:
-        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == _NONE):
-            erase(op)
 
 
 def _anchor(kernel: KernelOp) -> Operation:
@@ -237,6 +225,6 @@ def _zeros(channels: int, before: KernelOp, context: CompilerContext | None) -> 
     array = np.zeros(channels, np.float32)
     if context is not None:
         return add_weight(context, array, before, "no_bias")
-    op = WeightOp.of(_NONE, tensor((channels,)))
+    op = WeightOp.of(TRIAL, tensor((channels,)))
     insert(op, before)
     return op.result
