@@ -36,7 +36,13 @@ from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
 from tilewright.planning.canonical import canonical
 from tilewright.planning.planners.caches import in_place_planning
-from tilewright.targets.cpu.passes.methods import forget, most_scratch, priced_methods, scratch_of
+from tilewright.targets.cpu.passes.methods import (
+    forget,
+    methods_of,
+    most_scratch,
+    priced_methods,
+    scratch_of,
+)
 from tilewright.targets.cpu.planning.cost import near_bytes
 
 OPERATION = "separable_conv"
@@ -113,7 +119,8 @@ def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: 
             plan = own.plan(described, machine)
             # Matrix tiles may multiply faster what is a kernel of its own.
             product = priced_methods(kernel, machine, most_scratch(machine))
-            apart = _cycles(first, machine) + min(method.cycles for method in product)
+            depthwise = own.plan(next(methods_of(first, machine)).kernel, machine)
+            apart = depthwise.predicted_cycles + min(method.cycles for method in product)
             if plan.predicted_cycles < gain * apart:
                 elements = scratch_of(primitive, plan.schedule, described)
     forget(trial)
@@ -176,15 +183,6 @@ def _plain(kernel: KernelOp) -> bool:
 
 def _name(op: GraphOperation) -> str:
     return op.name.removeprefix("graph.")
-
-
-def _cycles(kernel: KernelOp, machine: Machine) -> float:
-    """Predicted cycles of a kernel as it is."""
-    for primitive in serving(candidate(_anchor(kernel)), machine):
-        if primitive.multiples:
-            described = with_layouts(plain_kernel(kernel), machine, primitive)
-            return in_place_planning(machine).plan(described, machine).predicted_cycles
-    return 0.0
 
 
 def _fused(
