@@ -7,7 +7,7 @@ from math import inf
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, ScratchOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.separable import BETWEEN
@@ -167,7 +167,11 @@ def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
     channels = shape_of(x)[1]
     if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:
         return "the first one is not depthwise"
-    if channels == 1 or len(maps) > 1 or any(_name(op) not in BETWEEN for op in maps):
+    if (
+        channels == 1
+        or len(maps) > 1
+        or any(op.name.removeprefix("graph.") not in BETWEEN for op in maps)
+    ):
         return f"between them lies more than one of {', '.join(BETWEEN)}"
     return "" if x not in kernel.inputs else "the second one reads the first one's image, too"
 
@@ -179,10 +183,6 @@ def _plain(kernel: KernelOp) -> bool:
     return isinstance(weight.owner, WeightOp) and all(
         tensor_type(value).element_type == f32 for value in values
     )
-
-
-def _name(op: GraphOperation) -> str:
-    return op.name.removeprefix("graph.")
 
 
 def _fused(

@@ -91,13 +91,8 @@ def lane_expression(instance: Instance, step: Step, arguments: Sequence[str]) ->
         return arguments[0] if element == "float32" else f"round_{element}_v({arguments[0]})"
     if step.operation not in AFFINE:
         return expression(step.operation, arguments, step.attributes, "v")
-    elements = [
-        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
-        for operand in step.inputs
-    ]
-    return affine_expression(
-        step.operation, arguments, step.attributes, elements, step.result.element, "v"
-    )
+    elements, result = instance.elements(step), step.result.element
+    return affine_expression(step.operation, arguments, step.attributes, elements, result, "v")
 
 
 def store_at(instance: Instance, value: str, lane: str, position: str, count: int) -> str:

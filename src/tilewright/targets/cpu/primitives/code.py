@@ -99,11 +99,8 @@ def parameters(
     instance: Instance, extra: Sequence[str] = (), addresses: Sequence[Address] | None = None
 ) -> str:
     """The parameter list of a function that takes an instance's pointers, all by default."""
-    output = instance.output.pointer
-    declared = [
-        f"{'' if a.pointer == output else 'const '}{a.c_type} *{a.pointer}"
-        for a in (instance.addresses if addresses is None else addresses)
-    ]
+    listed = instance.addresses if addresses is None else addresses
+    declared = [instance.declared(address, address.pointer) for address in listed]
     return ", ".join([*declared, *extra])
 
 
