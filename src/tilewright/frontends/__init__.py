@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import refuse
-from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
+from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode, Opened
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.modules import (
     Exported,
@@ -16,7 +16,6 @@ from tilewright.frontends.modules import (
     is_onnx_model,
     is_torch_module,
 )
-from tilewright.frontends.opened import Opened
 from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 from tilewright.shapes.forms import concrete
@@ -52,7 +51,7 @@ def open_model(
 
     An ``onnx.ModelProto`` is read as a file is. A PyTorch module is captured with
     ``example_inputs``; ``dynamic_shapes`` says which of their sizes stay free (``OpenedTorch``).
-    ``constants`` makes inputs of an ONNX model constant (onnx/given.py). Raises
+    ``constants`` makes inputs of an ONNX model constant (onnx/interface.py). Raises
     TilewrightError if a file is not a model of the format that its name says, or a module cannot be
     captured.
     """

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import Problem
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.caffe.limits import MAX_BLOBS, MAX_LAYERS
 from tilewright.frontends.caffe.schema import message_class
 from tilewright.frontends.limits import shown
@@ -57,6 +57,12 @@ class Layer:
         """The layer's name and type in messages."""
         return f"layer {shown(self.name)} ({shown(self.type)[1:-1]})"
 
+    def refuse(
+        self, reason: str, *, code: str = "caffe-parameter", help: str = ""
+    ) -> TilewrightError:
+        """The refusal of this layer; ``raise layer.refuse(...)``."""
+        return refuse(code, reason, self.where, help)
+
     @property
     def is_for_training(self) -> bool:
         """True if it measures instead of computing."""
@@ -70,8 +76,7 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
             Problem("caffe-form", "it has layers of both forms, 'layer' and 'layers'", title)
         )
     if len(net.layer) + len(net.layers) + len(net.input) > MAX_LAYERS:
-        reason = f"it has more than {MAX_LAYERS} layers"
-        problems.append(Problem("caffe-too-large", reason, title))
+        problems.append(Problem("caffe-too-large", f"it has more than {MAX_LAYERS} layers", title))
         return []
     layers = _inputs(net, problems, title)
     if net.HasField("state") and (net.state.phase != TEST):

@@ -9,13 +9,12 @@ import numpy as np
 from onnx import TensorProto
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
-from tilewright.frontends.onnx.given import Constants, given_arrays
-from tilewright.frontends.onnx.interface import inputs_of, outputs_of
+from tilewright.frontends.onnx.interface import Constants, given_arrays, inputs_of, outputs_of
 from tilewright.frontends.onnx.lowering import dtype_of
 from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
@@ -40,7 +39,7 @@ def import_onnx(
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
     data outside. ``shapes`` settles dims that the model leaves open; ``constants`` gives
-    inputs their values for good, so that shapes and axes may come from them (given.py); ``stored``
+    inputs their values for good, so that shapes and axes may come from them; ``stored``
     are the model's own constants that the caller holds in its place. An input
     with a size of 0 holds nothing, and is no input of the network. Raises TilewrightError with
     every reason for which the model is refused.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.limits import shown
 from tilewright.frontends.stablehlo.body import Body, check_kinds, tensor_entry

@@ -12,7 +12,6 @@ It is a baseline: programs that run, whose transfers can be counted, and which l
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, Kernel
@@ -42,7 +41,6 @@ class Rows:
     ) -> Plan:
         """The plan; raises TilewrightError when no primitive computes the kernel or no row fits."""
         del budget
-        begin = perf_counter()
         primitive = agreeing(kernel, machine)[0]
         extents = kernel.anchor.extents
         grid: dict[str, int] = {}
@@ -72,7 +70,7 @@ class Rows:
         plan = stated_plan(kernel, machine, schedule, "rows")
         timed = timer is not None and machine.cores == 1
         cycles = timer(kernel, schedule) if timer is not None and timed else None
-        return replace(plan, timed_cycles=cycles, timed=int(timed), seconds=perf_counter() - begin)
+        return replace(plan, timed_cycles=cycles, timed=int(timed))
 
 
 def highest_dims(kernel: Kernel, primitive: Primitive) -> list[str]:

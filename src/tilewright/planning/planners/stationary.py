@@ -173,7 +173,6 @@ class Stationary:
             granule_bound=cycles,
             candidates=1,
             priced=1,
-            seconds=0.0,
             timed_cycles=None if timer is None else timer(kernel, schedule),
             timed=0 if timer is None else 1,
             planner="stationary",

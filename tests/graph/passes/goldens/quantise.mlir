@@ -1,4 +1,4 @@
-// passes: join-biases, quantise; machine: cpu16
+// passes: simplify, quantise; machine: cpu16
 builtin.module {
   graph.network "net" attributes {input_names = ["x"], output_names = ["y"]} {
   ^bb0(%x: tensor<1x2x4xf32>):

@@ -14,9 +14,10 @@ import tilewright
 from tests.planning.planners.test_cores import in_floats
 from tests.planning.planners.test_swatop import convolution
 from tests.planning.planning_kernels import pool
+from tests.tile.interpreter import run
 from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.listed import best_of
+from tilewright.planning.planners.by_node import best_of
 from tilewright.planning.planners.papers.strategies import (
     Cut,
     Factors,
@@ -33,7 +34,6 @@ from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
-from tilewright.tile.interpreter import run
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 LENET = EXAMPLES / "lenet5" / "lenet5.onnx"

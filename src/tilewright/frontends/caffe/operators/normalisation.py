@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.caffe.lowering import Lowering
-from tilewright.frontends.caffe.operators.pooling import pool
+from tilewright.frontends.caffe.operators.windows import pool
 from tilewright.ir import SSAValue
 
 

@@ -16,10 +16,9 @@ from onnx import TensorProto
 
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.operators.convolution import convolve
-from tilewright.frontends.onnx.operators.matrix import product
+from tilewright.frontends.onnx.operators.convolution import conv
+from tilewright.frontends.onnx.operators.matrix import matmul
 from tilewright.frontends.onnx.tensors import DTYPES, type_name
-from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 from tilewright.memory.alignment import ceil_div
@@ -192,27 +191,18 @@ def matmul_integer(at: Lowering) -> SSAValue:
 
 def _product(at: Lowering, left: tuple[int, int], right: tuple[int, int]) -> SSAValue:
     """The product of two quantised matrices in int32; each: where it and its zero point are."""
-    return product(at, _centred(at, *left, -2), _centred(at, *right, -1))
+    return matmul(at.like([_centred(at, *left, -2), _centred(at, *right, -1)]))
 
 
 def conv_integer(at: Lowering) -> SSAValue:
     """The convolution of quantised images, in int32."""
-    return _convolved(at, _centred(at, 0, 2, 1), _centred(at, 1, 3, 0), None)
-
-
-def _convolved(at: Lowering, x: SSAValue, weights: SSAValue, bias: SSAValue | None) -> SSAValue:
-    rank, shape = spatial_rank(at), shape_of(weights)
-    kernel = at.integers("kernel_shape") or shape[2:]
-    if len(shape) != rank + 2 or kernel != shape[2:]:
-        raise at.misfit(f"weights of shape {list(shape)} do not fit")
-    window = window_of(at, kernel, pool=False)
-    return convolve(at, x, weights, bias, window, at.integer("group", 1))
+    return conv(at.like([_centred(at, 0, 2, 1), _centred(at, 1, 3, 0)]))
 
 
 def qlinear_matmul(at: Lowering) -> SSAValue:
     """The product of two quantised matrices, quantised."""
     if at.constant(3) is not None or min(len(at.shape(0)), len(at.shape(3))) < 2:
-        value = product(at, operand(at, 0, -2), operand(at, 3, -1))
+        value = matmul(at.like([operand(at, 0, -2), operand(at, 3, -1)]))
         return result(at, value, 6, -2)
     scales = [
         _spread(at, index + 1, len(shape), axis % len(shape), shape[axis])
@@ -232,4 +222,4 @@ def qlinear_conv(at: Lowering) -> SSAValue:
         assert scales[0] is not None and scales[1] is not None
         factor = at.emit("mul", at.cast(scales[1], np.float32), at.cast(scales[0], np.float32))
         bias = dequantised(at, at.tensor(8), factor, None)
-    return result(at, _convolved(at, operand(at, 0, 1), operand(at, 3, 0), bias), 6, 1)
+    return result(at, conv(at.like([operand(at, 0, 1), operand(at, 3, 0), bias])), 6, 1)

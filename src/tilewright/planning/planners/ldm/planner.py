@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
@@ -74,7 +73,6 @@ class Ldm:
         ``Plan.candidates`` counts the sizes of buffers that were looked at. ``budget`` is not used.
         Raises TilewrightError when no primitive computes the kernel or no tile fits.
         """
-        begin = perf_counter()
         plans: list[Plan] = []
         failures: list[TilewrightError] = []
         for primitive in agreeing(kernel, machine):
@@ -95,7 +93,6 @@ class Ldm:
             priced=len(plans),
             timed_cycles=timer(kernel, best.schedule) if timer is not None and timed else None,
             timed=int(timed),
-            seconds=perf_counter() - begin,
         )
 
     def _plans(

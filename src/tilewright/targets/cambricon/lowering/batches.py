@@ -70,8 +70,12 @@ class Batches(Pending):
             left = e.variable(pixels)
             again = e.label("batch")
             e.place(again)
+            # Where windows are one pixel, a run is a row of a tile.
+            out, nest = self.columns.out, self.c.nest
+            sizes = nest.extent(out), nest.tile_size(out)
+            whole = self.columns.kernel == 1 and not any(size % self.batch for size in sizes)
             with e.scope():
-                count = e.minimum(left, self.batch)
+                count = self.batch if whole else e.minimum(left, self.batch)
                 self._batch(at, matrices, width, count, kernel)
                 e.emit("SSUB", left, left, count)
             e.emit("CB", left, again)
