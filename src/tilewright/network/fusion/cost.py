@@ -110,5 +110,5 @@ class CostOracle:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
         own = self.machine.own
         if self.planner.timer is None and isinstance(own, InPlacePlanning):
-            return own.slowest(kernel, self.machine, schedule_plan.schedule, cycles)
+            return own.share(kernel, self.machine, schedule_plan.schedule, cycles)[0]
         return cycles

@@ -74,7 +74,7 @@ def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | 
     cost = next((c for c, _, s in own.ranked(kernel, machine) if s == best), plain.predicted_cycles)
     return replace(
         plain,
-        schedule=own.share(kernel, machine, best, cost),
+        schedule=own.share(kernel, machine, best, cost)[1],
         predicted_cycles=cost,
         timed_cycles=usable[best] * machine.clock_hz,
         timed=len(have),
