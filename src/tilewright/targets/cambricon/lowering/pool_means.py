@@ -83,11 +83,8 @@ class Means:
         """Sums by how many elements the windows have."""
         e, channels = self.e, self.c.nest.tile_size("c")
         for first, pixels, columns in batch.parts:
-            with e.scope():
-                size = pixels * channels
-                counts = self._counts(e.multiply(rows, columns), size)
-                assert counts is not None
-                to = e.held(e.add(self.result, 2 * first * channels))
-                e.emit(
-                    "VDV.wide0", to, e.held(size), e.held(self.sums + 4 * first * channels), counts
-                )
+            size = pixels * channels
+            counts = self._counts(e.multiply(rows, columns), size)
+            assert counts is not None
+            to = e.held(e.add(self.result, 2 * first * channels))
+            e.emit("VDV.wide0", to, e.held(size), e.held(self.sums + 4 * first * channels), counts)

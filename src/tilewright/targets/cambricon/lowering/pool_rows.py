@@ -23,9 +23,8 @@ class Rows(Windows):
         self, row: Register, skipped: Value, rows: Value, y: Value | None, body: Body
     ) -> None:
         e = self.e
-        with e.scope():
-            at = e.variable(row)
-            body(Run(at, self.width, skipped, rows, 0, self.columns.kernel, y, None))
+        at = e.variable(row)
+        body(Run(at, self.width, skipped, rows, 0, self.columns.kernel, y, None))
 
 
 @dataclass(frozen=True)

@@ -105,11 +105,10 @@ class WeightPlaces:
     def leave_slot(self, last: bool) -> None:
         """Leave a prefetch slot for a later kernel's load; where ``last``, before the last tile."""
         e = self.e
-        with e.scope():
-            registers = tuple(e.register() for _ in range(3))
-            self.slot = PrefetchSlot(
-                e.mark("room for a load"),
-                registers,
-                self.used(last=last),
-                not last and not self._awaits_nothing(),
-            )
+        registers = tuple(e.register() for _ in range(3))
+        self.slot = PrefetchSlot(
+            e.mark("room for a load"),
+            registers,
+            self.used(last=last),
+            not last and not self._awaits_nothing(),
+        )
