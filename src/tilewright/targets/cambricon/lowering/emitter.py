@@ -182,12 +182,6 @@ class Emitter:
         self.emit("SDIV", result, a, b)
         return result
 
-    def equals(self, a: Register, b: int) -> Value:
-        """1 where a = b, else 0."""
-        result = self.register()
-        self.emit("SE", result, a, b)
-        return result
-
     def minimum(self, a: Value, b: Value) -> Value:
         """Return the smaller of two values."""
         if isinstance(a, int) and isinstance(b, int):

@@ -27,7 +27,6 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     Interval,
     PlacedWeights,
     PrefetchSlot,
-    WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.registers import USES, Registers
@@ -90,8 +89,9 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
 }
 """By the anchor's operation; all others are maps."""
 
-PlaceWeights = Callable[[WeightRequest], PlacedWeights]
-"""Where a kernel's weights lie, and what an earlier kernel loads of the first ones."""
+PlaceWeights = Callable[[FirstLoad, int], PlacedWeights]
+"""Where a kernel's weights lie, by their first load and their bytes, and what an earlier kernel
+loads of the first ones."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +173,8 @@ def _lowered(
     prefetch: FirstLoad | None = None
     if (request := weights.request()) is not None:
         (buffer,) = nest.weights
-        placed, operand = place(request), nest.operands[buffer]
-        operand.moved_to, operand.later = placed.place.base, placed.place.later
+        placed, operand = place(*request), nest.operands[buffer]
+        operand.moved_to = placed.base
         if (prefetch := placed.prefetch) is not None:
             transfers.prefetched.add(buffer)
     emit_tiles(nest, transfers, compute.emit, weights.leave_slot)

@@ -12,20 +12,17 @@ once; then what is left is compared with itself, moved by a pixel, once for each
 
     a b c d e      ab bc cd de e      abc bcd cde de e      windows of 3: abc, cde
 
-A window that is cut off has fewer columns, and its result earlier. Each result is copied to VSM by
-a product with a vector of a single one; at a stride of 1 they lie side by side.
+Windows that are cut off have fewer columns, and are compared by themselves. Each result is copied
+to VSM by a product with a vector of a single one; at a stride of 1 they lie side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.pool_rows import Batch
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
 from tilewright.targets.cambricon.lowering.windows import Run
@@ -49,7 +46,7 @@ class MatrixPool(Pool):
         self.ones = c.temporaries.take(2 * lanes)
         # Whole rows of lanes: the least numbers are made as an outer product.
         vectors = c.matrix_temporaries.left // 6 // lanes
-        span = (slide.kernel - 1) * slide.dilation + 1
+        span = slide.span
         most = (vectors * lanes // channels - span) // slide.stride + 1
         if self.relu:
             most = min(most, (c.temporaries.left - 2 * vectors) // (2 * channels))
@@ -73,44 +70,6 @@ class MatrixPool(Pool):
         low, n = e.held(self.low), e.held(self.vectors)
         e.emit("OP", e.held(self.least), low, n, e.held(self.ones), e.held(lanes))
 
-    def _takes_rows(self, axis: Axis, width: Value) -> bool:
-        return "ow" not in self.c.nest.looped
-
-    def _fits(self, run: Run) -> bool:
-        return (
-            isinstance(run.pixels, int)
-            and run.pixels >= self.batch
-            and isinstance(run.width, int)
-            and run.width == self.columns.kernel
-        )
-
-    def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
-        """A batch whose columns are known; each window's result when all of them are compared."""
-        e, slide, channels = self.e, self.columns, self.c.nest.tile_size("c")
-        self._down(run, at, e.held(batch.columns * channels))
-        e.increase(at, e.multiply(self.pixel, batch.step))
-        lengths = [len(window) for window in batch.windows]
-        further = self._further(e.held((batch.columns - slide.dilation) * channels))
-        for compared in range(1, max(lengths) + 1):
-            if compared > 1:
-                further()
-            for length, group in groupby(range(len(lengths)), lengths.__getitem__):
-                pixels = list(group)
-                if length == compared:
-                    self._runs(batch, pixels)
-        self._finish(len(lengths) * channels)
-
-    def _runs(self, batch: Batch, pixels: list[int]) -> None:
-        """Copy the results of neighbouring pixels; those that lie evenly are one loop."""
-        firsts = {pixel: batch.windows[pixel][0] for pixel in pixels}
-
-        def line(pixel: int) -> int:
-            return firsts[pixel] - pixel * self.columns.stride
-
-        for _, group in groupby(pixels, line):
-            alike = list(group)
-            self._copy(firsts[alike[0]], alike[0], len(alike))
-
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         """Pixels whose windows have as many columns."""
         e, slide = self.e, self.columns
@@ -119,7 +78,7 @@ class MatrixPool(Pool):
         self._down(run, at, e.held(e.multiply(columns, self.channels)))
         less = e.multiply(e.subtract(columns, slide.dilation), self.channels)
         self._repeated(e.subtract(run.width, 1), self._further(e.held(less)))
-        self._copy(0, 0, pixels)
+        self._copy(pixels)
         e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
         self._finish(e.multiply(pixels, self.channels))
 
@@ -156,12 +115,12 @@ class MatrixPool(Pool):
         place = self.greatest + 2 * self.columns.dilation * self.c.nest.tile_size("c")
         return lambda: self._compare(self.e.held(place), size)
 
-    def _copy(self, first: int, pixel: int, count: Value) -> None:
-        """Copy results to VSM: the first one from a column, as so many pixels from a place on."""
+    def _copy(self, count: Value) -> None:
+        """Copy the results of so many pixels to VSM."""
         e, item, stride = self.e, 2 * self.c.nest.tile_size("c"), self.columns.stride
         ones, unit = e.held(self.ones), e.held(1)
-        to = e.variable(e.add(self.result, item * pixel))
-        at = e.variable(self.greatest + item * first)
+        to = e.variable(self.result)
+        at = e.variable(self.greatest)
         if stride == 1:
             e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, unit)
             return

@@ -10,18 +10,10 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.pool_means import Means, check_area
-from tilewright.targets.cambricon.lowering.pool_rows import (
-    Batch,
-    Rows,
-    alike,
-    batches_of,
-    whole_batch,
-)
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
@@ -53,6 +45,10 @@ class Pool(Means):
         if c.nest.inside(self.x) or not c.nest.inside(c.output) <= {"n", "oh"}:
             # Of a result that stays while images come, whole rows may be stepped.
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.places: list[Register] = []
+        self.targets: list[Register] = []
+        """Addresses of a batch's columns and of its results, where registers hold them."""
+        self.staged = True
         self._reserve()
 
     def _reserve(self) -> None:
@@ -60,7 +56,7 @@ class Pool(Means):
         c, t = self.c, self.c.temporaries
         channels, slide = c.nest.tile_size("c"), self.columns
         item = 4 if self.average else 2
-        span, width = (slide.kernel - 1) * slide.dilation + 1, c.nest.tile_size("ow")
+        span, width = slide.span, c.nest.tile_size("ow")
         # Per pixel of a batch: its columns; for a mean the sum, two divisors and zeros.
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - slide.stride) * item
@@ -81,9 +77,6 @@ class Pool(Means):
         self.counts = t.take(2 * size) if self.average else 0
         self.areas = t.take(2 * size) if self.average else 0
         self.out = 0 if self.average or self.direct else t.take(2 * size)
-        self.places: list[Register] = []
-        self.targets: list[Register] = []
-        self.staged = True
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
@@ -97,7 +90,7 @@ class Pool(Means):
             # The columns of a batch and its results lie at the same places throughout.
             slide, channels = self.columns, c.nest.tile_size("c")
             item = 4 if self.average else 2
-            columns = (self.batch - 1) * slide.stride + (slide.kernel - 1) * slide.dilation + 1
+            columns = (self.batch - 1) * slide.stride + slide.span
             first = self.sums if self.average else self.out
             self.places = [
                 e.variable(self.down + number * channels * item) for number in range(columns)
@@ -118,57 +111,18 @@ class Pool(Means):
         self.result = e.variable(c.nest.base(c.output, tile))
         self.tile_box = box
         base, height, width = (tile.bases[self.x.buffer], *map(tile.spans.of, ("oh", "ow")))
-        axis = self.columns.along(box)
-        if self._takes_rows(axis, width):
-            windows = Rows(e, self.rows, self.columns, box, base, height, width)
-            windows.emit(lambda run: self._row(run, axis))
-            return
         windows = Windows(e, self.rows, self.columns, box, base, height, width)
         windows.emit(self._run)
 
-    def _takes_rows(self, axis: Axis, width: Value) -> bool:
-        """Return True if all columns of a row are known at compile time."""
-        return bool(self.places) and all(
-            isinstance(value, int) for value in (width, axis.low, axis.before, axis.size)
-        )
-
-    def _row(self, run: Run, axis: Axis) -> None:
-        """All pixels of a row."""
-        e = self.e
-        assert isinstance(run.pixels, int) and isinstance(axis.low, int)
-        assert isinstance(axis.before, int) and isinstance(axis.size, int)
-        low = axis.low
-
-        def counted(first: int) -> int:
-            count = self._counted(1, first, None, low)
-            assert isinstance(count, int)
-            return count
-
-        rows = self._counted_rows(run)
-        row = batches_of(self.columns, run.pixels, self.batch, axis.before, axis.size, counted)
-        for times, batch in alike(row):
-            e.repeat(times, lambda batch=batch: self._unrolled(run, run.at, batch, rows))
-
     def _run(self, run: Run) -> None:
-        e = self.e
-        rows = self._counted_rows(run)
-        count = e.multiply(rows, self._counted_columns(run)) if self.average else None
-        at = run.at
-        if self._fits(run):
-            assert isinstance(run.pixels, int)
-            left = run.pixels % self.batch
-            whole = whole_batch(self.columns, self.batch)
-            e.repeat(run.pixels // self.batch, lambda: self._unrolled(run, at, whole, rows))
-            if left:
-                # The last batch begins among the pixels of the one before it.
-                again = self.batch - left
-                step = e.multiply(self.pixel, -again * self.columns.stride)
-                e.increase(at, step)
-                e.increase(self.result, -2 * again * self.c.nest.tile_size("c"))
-                self._unrolled(run, at, whole, rows)
-            return
-        if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
-            e.repeat(run.pixels // self.batch, lambda: self._batch(run, at, self.batch, count))
+        """Pixels whose windows have as many rows and columns."""
+        e, at = self.e, run.at
+        count = self._counted(run) if self.average else None
+        if isinstance(run.pixels, int):
+            body = self._unrolled if self._fits(run) else self._batch
+            e.repeat(run.pixels // self.batch, lambda: body(run, at, self.batch, count))
+            if rest := run.pixels % self.batch:
+                body(run, at, rest, count)
             return
         left = e.variable(run.pixels)
         again = e.label("batch")
@@ -201,49 +155,40 @@ class Pool(Means):
         e.increase(self.result, e.multiply(total, 2))
 
     def _fits(self, run: Run) -> bool:
-        """Return True if a run is batches of whole windows whose places are in registers."""
-        return (
-            bool(self.places)
-            and isinstance(run.pixels, int)
-            and run.pixels >= self.batch
-            and isinstance(run.width, int)
-            and run.width == self.columns.kernel
-        )
+        """Return True if windows are whole ones whose places are in registers."""
+        return bool(self.places) and run.width == self.columns.kernel
 
-    def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
-        """A batch whose columns and results have fixed places: one instruction for each.
-
-        ``rows`` are those that a mean counts.
-        """
-        e, channels = self.e, self.c.nest.tile_size("c")
-        total = len(batch.windows) * channels
-        self._down(run, at, batch.columns * channels)
-        targets = self.targets[: len(batch.windows)]
+    def _unrolled(self, run: Run, at: Register, pixels: int, count: Value | None) -> None:
+        """A batch whose columns and results have fixed places: one instruction for each."""
+        e, slide, channels = self.e, self.columns, self.c.nest.tile_size("c")
+        columns = (pixels - 1) * slide.stride + slide.span
+        self._down(run, at, columns * channels)
+        targets = self.targets[:pixels]
         if not self.staged:
             for number, to in enumerate(targets):
                 e.emit("SADD", to, self.result, 2 * number * channels)
-        e.increase(at, e.multiply(self.pixel, batch.step))
+        e.increase(at, e.multiply(self.pixel, pixels * slide.stride))
         n = e.held(channels)
         text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
         begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
-        for window, to in zip(batch.windows, targets, strict=True):
-            first, *others = (self.places[column] for column in window)
-            if not others:
-                e.emit(begin, to, n, first)
-            for number, place in enumerate(others):
-                e.emit(text, to, n, first if number == 0 else to, place)
+        for number, to in enumerate(targets):
+            window = self.places[number * slide.stride :][: slide.span : slide.dilation]
+            if slide.kernel == 1:
+                e.emit(begin, to, n, window[0])
+            for place, other in enumerate(window[1:]):
+                e.emit(text, to, n, to if place else window[0], other)
         self.c.transfers.issue_slot()
-        size = e.held(total)
+        size = e.held(pixels * channels)
         last = self.result
-        if self.average:
-            self._divide(batch, rows)
+        if (counts := self._counts(count, pixels * channels)) is not None:
+            e.emit("VDV.wide0", self.result, size, e.held(self.sums), counts)
         elif self.staged:
             last = e.held(self.out)
             if not self.relu:
                 e.emit("VMOVE", self.result, size, last)
         if self.relu:
             e.emit("VGTM", self.result, size, last, e.held(self.zeros))
-        e.increase(self.result, 2 * total)
+        e.increase(self.result, 2 * pixels * channels)
 
     def _directly(self, run: Run, at: Register, pixels: Value) -> None:
         """The positions of each window one by one."""

@@ -29,6 +29,10 @@ Refill = Callable[[Tile], None]
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
 
+EARLY = 0.5
+"""Part of the way between two issue slots by which a transfer may have to wait for the one before:
+a little early does little harm, products still run."""
+
 
 class Transfers:
     """The transfers of one kernel, and when they are issued."""
@@ -178,7 +182,7 @@ class Transfers:
         time."""
         if self.interval is None:
             return 0
-        return int(self._longest(operand))
+        return max(int(self._longest(operand) - EARLY * self.interval), 0)
 
     def pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box; one where the first box is padding alone."""
