@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from time import perf_counter
 from typing import ClassVar, Protocol
 
 from tilewright.errors import TilewrightError
@@ -93,7 +94,8 @@ class Planner:
         if key in cache:
             back = {new: old for old, new in names.items()}
             return replace(_renamed(cache[key], back), seconds=0.0)
-        result = self._searched(kernel)
+        begin = perf_counter()
+        result = replace(self._searched(kernel), seconds=perf_counter() - begin)
         cache[key] = _renamed(result, names)
         return result
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from time import perf_counter
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
@@ -51,7 +50,6 @@ def plan_chain(
     Raises TilewrightError: ``plan-primitive``, ``plan-operand``, ``plan-capacity`` as ``plan``
     does, ``kernel-chain`` where the producers' tiles do not follow from the kernel's.
     """
-    begin = perf_counter()
     failures: list[TilewrightError] = []
     units: list[tuple[Unit, ...]] = []
     for chosen in product(*(agreeing(each, machine) for each in kernels_of(kernel))):
@@ -94,7 +92,6 @@ def plan_chain(
             granule_bound=granule,
             candidates=search.count,
             priced=len(priced),
-            seconds=perf_counter() - begin,
             complete=not cuts,
             cuts=tuple(cuts),
         )
