@@ -19,7 +19,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut, each
-from tilewright.targets.ascend.kernels.transfers import SLACK
+from tilewright.targets.ascend.kernels.transfers import SLACK, move
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -114,14 +114,12 @@ class _Channels:
         inside = Place(lines, row.variable * self.pitch)
         there = Place(self.blocked, (plane * self.positions + start) * BLOCK)
         by_rows, by_blocks = (Place(lines), self.pitch, 1), (Place(cubes), BLOCK, CUBE)
+        row.body.append(move(inside, outside, 1, length, (0, 0), not self.back))
+        blocks_moved = move(Place(cubes), there, 1, count, (0, 0), self.back)
         if self.back:
-            row.body.append(isa.copy(outside, inside, 1, length))
-            load = isa.copy(Place(cubes), there, 1, count)
-            loop.body += [load, *isa.scatter(by_rows, by_blocks, length), row]
+            loop.body += [blocks_moved, *isa.scatter(by_rows, by_blocks, length), row]
         else:
-            row.body.append(isa.copy(inside, outside, 1, length))
-            store = isa.copy(there, Place(cubes), 1, count)
-            loop.body += [row, *isa.scatter(by_blocks, by_rows, length), store]
+            loop.body += [row, *isa.scatter(by_blocks, by_rows, length), blocks_moved]
         body.append(loop)
 
     def _filled(self, kinds: int) -> list[Statement]:
