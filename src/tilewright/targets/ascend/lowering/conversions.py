@@ -63,11 +63,8 @@ def one_change(
         make = from_blocks if back else to_blocks
         channels = shape[1]
         images, planes, area = _image_extents(launches, stage, shape)
-        # Rows that are no whole blocks are stored one after the other: few chunks are better.
-        ragged = back and prod(shape[2:]) % CUBE
-        core = launches.device.core if ragged else launches.core
         program = make(
-            *(images, channels, area, core, launches.name("channels")),
+            *(images, channels, area, launches.core, launches.name("channels")),
             planes=planes if channels % CUBE == 0 else None,
         )
         launches.launch(program, source, target)
