@@ -104,10 +104,9 @@ def is_quantised(state: CompilationState) -> bool:
 
 def prepare_ranges(state: CompilationState, numbers: Numbers) -> None:
     """The float32 network in the form that is quantised, and, if the format needs them, ranges."""
-    before, equalise, _ = quantise_pipeline(numbers)
-    state.runner.run(state.network, before, "graph-")
     if not numbers.needs_ranges:
         return
+    equalise, _ = quantise_pipeline(numbers)
     if equalise:
         choose_factors(state, numbers)
         state.runner.run(state.network, equalise, "graph-")

@@ -1,4 +1,4 @@
-"""quantise and join-biases: where integers appear, which scales they have, how close they come."""
+"""quantise: where integers appear, which scales they have, how close they come."""
 
 from collections.abc import Iterator
 
@@ -21,8 +21,8 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.integer_sites import sites_of
-from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.quantise import Quantise, check_nodes, layers_of
+from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import element_name, shape_of, tensor_type
@@ -38,7 +38,6 @@ def quantised(
     samples: list[dict[str, Array]],
     **options: object,
 ) -> ModuleOp:
-    JoinBiases().apply(context(FLOAT, store), module)
     ranges = observed_ranges(module, store, samples_of(network_of(module), samples))
     Quantise(numbers, **options).apply(context(FLOAT, store, ranges=ranges), module)
     return module
@@ -220,7 +219,7 @@ def test_biases_join_products_of_any_rank() -> None:
     module = b.finish(z)
     inputs = inputs_of(module, 0)
     wanted = evaluate(module, b.store, inputs)
-    JoinBiases().apply(context(FLOAT, b.store), module)
+    Simplify().apply(context(FLOAT, b.store), module)
     module.verify()
     assert [len(op.inputs) for op in operations(module, "matmul")] == [3, 2]
     assert len(list(operations(module, "add"))) == 1

@@ -11,7 +11,6 @@ from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
-from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.join_groups import JoinGroups
 from tilewright.graph.passes.join_on_chip import JoinOnChip
 from tilewright.graph.passes.multiply_bytes import MultiplyBytes
@@ -41,7 +40,6 @@ PASSES: dict[str, type[ModulePass]] = {
         FoldConstants,
         FuseBatchNorm,
         FusePointwise,
-        JoinBiases,
         JoinGroups,
         JoinOnChip,
         MultiplyBytes,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.graph.dialect import KernelOp, YieldOp
-from tilewright.graph.passes.editing import insert
-from tilewright.ir import Block, Region, SSAValue, UnitAttr, VerifyException
+from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.graph.passes.editing import erase
+from tilewright.graph.passes.enclosing import copied, enclose_with
+from tilewright.ir import SSAValue, UnitAttr, VerifyException
 
 
 def chained(kernels: Sequence[KernelOp]) -> KernelOp:
@@ -17,40 +18,21 @@ def chained(kernels: Sequence[KernelOp]) -> KernelOp:
     but the last, or a kernel but the last is read by none.
     """
     last = kernels[-1]
-    results = {kernel.result for kernel in kernels[:-1]}
-    for value in results:
+    for value in (kernel.result for kernel in kernels[:-1]):
         users = {use.operation for use in value.uses}
         if not users or not users <= set(kernels):
             raise VerifyException("a result of a chain is read outside of it, or not at all")
-    outer = [v for kernel in kernels for v in kernel.inputs if v not in results]
-    outer = list(dict.fromkeys(outer))
-    block = Block(arg_types=[value.type for value in outer])
-    inner: dict[SSAValue, SSAValue] = dict(zip(outer, block.args, strict=True))
-    for value, argument in zip(outer, block.args, strict=True):
-        argument.name_hint = value.name_hint
+    known: dict[SSAValue, SSAValue] = {}
+    chain: list[GraphOperation] = []
     for kernel in kernels:
-        known: dict[SSAValue, SSAValue] = {
-            argument: inner[value]
-            for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
-        }
-        for number, op in enumerate(kernel.operations):
-            copy = op.clone(known)
-            known[op.result] = copy.result
-            if kernel is not kernels[0] and not number:
-                copy.begins = UnitAttr()
-            block.add_op(copy)
-            inner[kernel.result] = copy.result
-    block.add_op(YieldOp.build(operands=[[inner[last.result]]]))
-    chain = KernelOp.build(
-        operands=[outer],
-        result_types=[last.result.type],
-        properties=dict(last.properties),
-        regions=[Region(block)],
-    )
-    insert(chain, last)
-    chain.result.name_hint = last.result.name_hint
-    last.result.replace_all_uses_with(chain.result)
+        copies = copied(kernel.operations, kernel, known, last)
+        if chain:
+            copies[0].begins = UnitAttr()
+        known[kernel.result] = copies[-1].result
+        chain += copies
+    fresh = enclose_with(chain, last.properties)
+    fresh.result.name_hint = last.result.name_hint
+    last.result.replace_all_uses_with(fresh.result)
     for kernel in reversed(kernels):
-        kernel.detach()
-        kernel.erase()
-    return chain
+        erase(kernel)
+    return fresh

@@ -10,11 +10,10 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate
 from tilewright.graph.passes.editing import (
-    add_weight,
+    Rewriter,
     compiler,
     constant,
     erase,
-    make,
     merge_weights,
     only_user,
     operations_of,
@@ -23,16 +22,11 @@ from tilewright.graph.passes.editing import (
     users,
 )
 from tilewright.graph.passes.integers import RULES, maps
-from tilewright.graph.passes.integers.computed_scales import computed_scales
-from tilewright.graph.passes.integers.products import (
-    Sums,
-    computed_sums,
-    convolution_sums,
-    product_sums,
-)
+from tilewright.graph.passes.integers.computed_scales import computed_scales, with_bias
+from tilewright.graph.passes.integers.products import computed_sums, sums_of
 from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, ending_of, real_of
 from tilewright.graph.passes.own import passes_of
-from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine.numbers import MULTIPLIED, integers_of, multiplied_integers
@@ -78,7 +72,7 @@ class ComputeInIntegers(ModulePass):
         context = compiler(ctx)
         for step in operations_of(op):
             if step.operation in _VIEWS:
-                _through_view(step, context)
+                _through_view(step, Rewriter(context, step))
         for step in operations_of(op):
             if step.operation == "quantise_linear":
                 _as_products_take(step, context)
@@ -88,10 +82,10 @@ class ComputeInIntegers(ModulePass):
             _all_integers(op, context)
         else:
             for step in operations_of(op):
-                _with_bias(step, context)
+                _with_bias(step, Rewriter(context, step))
         for step in operations_of(op):
             if _multiplied(step) in products:
-                _dequantised_sums(step, context)
+                _dequantised_sums(step, Rewriter(context, step))
         sweep(network_of(op))
         merge_weights(network_of(op))
 
@@ -106,7 +100,7 @@ def _all_integers(module: ModuleOp, ctx: CompilerContext) -> None:
     sweep(network_of(module))
     for step in operations_of(module):
         if step.operation == "look_up":
-            maps.into_limits(step)
+            maps.into_limits(step, ctx)
 
 
 def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
@@ -120,7 +114,9 @@ def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
         return table
     anchor = value.owner
     rule = RULES.get(anchor.operation) if isinstance(anchor, Operation) else None
-    return rule(anchor, ending, ctx) if rule is not None and isinstance(anchor, Operation) else None
+    if rule is None or not isinstance(anchor, Operation):
+        return None
+    return rule(anchor, ending, Rewriter(ctx, op, anchor))
 
 
 def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
@@ -134,24 +130,22 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
         return
     shift = int(np.iinfo(wanted).min) - int(np.iinfo(zero.dtype).min)
 
-    def moved(array: Array, before: Operation) -> SSAValue:
-        return add_weight(ctx, (array.astype(np.int16) + shift).astype(wanted), before, "zero")
+    def moved(array: Array, at: Rewriter) -> SSAValue:
+        return at.weight((array.astype(np.int16) + shift).astype(wanted), "zero")
 
-    operands = [*op.inputs[:2], moved(zero, op)]
+    at = Rewriter(ctx, op)
     flipped: dict[SSAValue, SSAValue] = {
-        op.result: make("quantise_linear", operands, before=op, like=op).result
+        op.result: at.make("quantise_linear", *op.inputs[:2], moved(zero, at))
     }
     for reader in readers:
-        value = flipped[reader.inputs[0]]
+        value, at = flipped[reader.inputs[0]], Rewriter(ctx, reader)
         if reader.operation == "dequantise_linear":
             origin = constant(reader.inputs[2], ctx)
             assert origin is not None
-            operands = [value, reader.inputs[1], moved(origin, reader)]
-            back = make("dequantise_linear", operands, before=reader, like=reader)
-            reader.result.replace_all_uses_with(back.result)
+            back = at.make("dequantise_linear", value, reader.inputs[1], moved(origin, at))
+            reader.result.replace_all_uses_with(back)
         else:
-            moving = make(reader.operation, [value], reader.values, before=reader, like=reader)
-            flipped[reader.result] = moving.result
+            flipped[reader.result] = at.make(reader.operation, value, **reader.values)
     for old in reversed([op, *readers]):
         erase(old)
 
@@ -174,27 +168,24 @@ def _readers(value: SSAValue, ctx: CompilerContext) -> list[Operation]:
     return readers
 
 
-def _through_view(op: Operation, ctx: CompilerContext) -> None:
+def _through_view(op: Operation, at: Rewriter) -> None:
     """A view of dequantised integers is a view of integers, dequantised."""
-    real = real_of(op.inputs[0], ctx)
+    real = real_of(op.inputs[0], at.ctx)
     source = op.inputs[0].owner
     if real is None or not isinstance(source, Operation):
         return
-    array = constant(real.value, ctx)
+    array = at.constant(real.value)
     if array is None:
         if real.plain and only_user(source.result) is op and not shape_of(source.inputs[1]):
-            view = make(op.operation, [real.value], op.values, before=op, like=op).result
-            operands = [view, *source.inputs[1:]]
-            replace(op, make("dequantise_linear", operands, before=op, like=op).result)
+            view = at.make(op.operation, real.value, **op.values)
+            at.replace(at.make("dequantise_linear", view, *source.inputs[1:]))
         return
     parts = [array, np.broadcast_to(real.scale, array.shape)]
     parts.append(np.broadcast_to(real.zero.astype(array.dtype), array.shape))
     integers, scale, zero = (np.asarray(op.evaluate(part)) for part in parts)
-    operands = [
-        add_weight(ctx, part, op, op.node_name or op.operation)
-        for part in (integers, _reduced(scale), _reduced(zero))
-    ]
-    replace(op, make("dequantise_linear", operands, before=op, like=op).result)
+    constants = (integers, _reduced(scale), _reduced(zero))
+    operands = [at.weight(part, at.node) for part in constants]
+    at.replace(at.make("dequantise_linear", *operands))
 
 
 def _reduced(array: Array) -> Array:
@@ -212,49 +203,40 @@ def _multiplied(op: Operation) -> str:
     return candidate(op).operation if op.operation == "conv" else op.operation
 
 
-def _with_bias(op: Operation, ctx: CompilerContext) -> None:
+def _with_bias(op: Operation, at: Rewriter) -> None:
     """A matrix product takes the constant row that is added to it alone as its bias."""
     step = only_user(op.result) if op.operation == "matmul" and len(op.inputs) == 2 else None
     if not isinstance(step, Operation) or step.operation != "add":
         return
     (other,) = (value for value in step.inputs if value is not op.result)
-    row, columns = constant(other, ctx), shape_of(op.result)[-1]
+    row, columns = at.constant(other), shape_of(op.result)[-1]
     if row is None or row.size != columns or row.shape[-1:] != (columns,):
         return
-    bias = add_weight(ctx, row.reshape(-1), op, f"{op.node_name or op.operation}.bias")
-    replace(step, make("matmul", [*op.inputs, bias], op.values, before=step, like=op).result)
+    bias = at.weight(row.reshape(-1), ".bias")
+    at_sum = Rewriter(at.ctx, step, op)
+    at_sum.replace(at_sum.make("matmul", *op.inputs, bias, **op.values))
 
 
-def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
+def _dequantised_sums(op: Operation, at: Rewriter) -> None:
     """A product whose result stays a float: its int32 sums, dequantised."""
     # Machines that multiply integers of their own take constant scales.
-    value = computed_scales(op, ctx) if integers_of(ctx.machine) is None else None
+    value = computed_scales(op, at.ctx) if integers_of(at.machine) is None else None
     if value is not None:
-        replace(op, value)
+        at.replace(value)
         return
-    find = convolution_sums if op.operation == "conv" else product_sums
-    if real_of(op.inputs[0], ctx) is None or real_of(op.inputs[1], ctx) is None:
+    if real_of(op.inputs[0], at.ctx) is None or real_of(op.inputs[1], at.ctx) is None:
         return
-    sums: Sums | None = find(op, op, ctx)
-    both = passes_of(ctx.machine).multiplies_computed_integers()
+    sums = sums_of(op, at)
+    both = passes_of(at.machine).multiplies_computed_integers()
     if sums is None and op.operation == "matmul" and both:
-        sums = computed_sums(op, op, ctx)
+        sums = computed_sums(op, at)
     if sums is None:
         return
-    name = op.node_name or op.operation
-    scale = add_weight(ctx, sums.scale, op, f"{name}.scale")
+    scale = at.weight(sums.scale, ".scale")
     if sums.biased:
-        zero = add_weight(ctx, np.zeros((), np.int32), op, f"{name}.zero")
-        operands = [sums.value, scale, zero]
-        value = make("dequantise_linear", operands, before=op, like=op).result
+        zero = at.weight(np.zeros((), np.int32), ".zero")
+        at.replace(at.make("dequantise_linear", sums.value, scale, zero))
     else:
         # The zero point is stated, so that all that an epilogue reads beside the sums are floats.
-        operands, stated = [sums.value, scale], dict[str, PythonValue](zero=0)
-        value = make("dequantise_linear", operands, stated, before=op, like=op).result
-        bias = op.inputs[2]
-        rank = len(shape_of(value))
-        if op.operation == "conv":
-            shape = (1, shape_of(bias)[0], *[1] * (rank - 2))
-            bias = make("reshape", [bias], {"shape": shape}, before=op, like=op).result
-        value = make("add", [value, bias], before=op, like=op).result
-    replace(op, value)
+        value = at.make("dequantise_linear", sums.value, scale, zero=0)
+        at.replace(with_bias(value, op, at))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
@@ -26,6 +27,7 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     TensorType,
+    Use,
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
@@ -37,6 +39,7 @@ from tilewright.ir.types import (
     tensor,
     tensor_type,
 )
+from tilewright.machine import Machine
 from tilewright.numerics.operators import operators
 
 VIEWS = operators("view", "join")
@@ -105,14 +108,80 @@ def make(
     return operation
 
 
-def reshaped(value: SSAValue, shape: tuple[int, ...], before: Operation) -> SSAValue:
-    """A value in another shape, before ``before``; the last reshape is shared if it is it."""
-    last = value.first_use.operation if value.first_use is not None else None
-    if isinstance(last, Operation) and last.operation == "reshape":
-        same = shape_of(last.result) == shape
-        if same and last.is_before_in_block(before):
-            return last.result
-    return make("reshape", [value], {"shape": shape}, before=before, like=before).result
+@dataclass(frozen=True)
+class Rewriter:
+    """Puts operations and constants before an operation that is to be rewritten."""
+
+    ctx: CompilerContext
+    op: Operation
+    """What is rewritten."""
+    like: Operation | None = None
+    """The operation whose node new ones come from, where that is another than ``op``."""
+    place: AnyOperation | None = None
+    """The operation before which new ones stand, where that is another than ``op``."""
+
+    @property
+    def machine(self) -> Machine:
+        """The machine compiled for."""
+        return self.ctx.machine
+
+    @property
+    def node(self) -> str:
+        """The name of the node that is rewritten, or else of the operation."""
+        like = self.like or self.op
+        return like.node_name or like.operation
+
+    def of(self, like: Operation) -> Rewriter:
+        """The same for the node of another operation."""
+        return Rewriter(self.ctx, self.op, like)
+
+    def before(self, later: AnyOperation) -> Rewriter:
+        """The same, but that operations stand before a later one."""
+        return Rewriter(self.ctx, self.op, self.like, later)
+
+    def constant(self, value: SSAValue) -> Array | None:
+        """The array of a weight; None if the value is computed."""
+        return constant(value, self.ctx)
+
+    def make(self, name: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
+        """The result of a new operation."""
+        like = self.like or self.op
+        return make(name, inputs, attributes, before=self.place or self.op, like=like).result
+
+    def weight(self, array: Array, hint: str, element: Attribute | None = None) -> SSAValue:
+        """A new weight; a hint that begins with a dot follows the name of the node."""
+        name = f"{self.node}{hint}" if hint.startswith(".") else hint
+        return add_weight(self.ctx, array, self.place or self.op, name, element)
+
+    def reshaped(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
+        """A value in another shape; the last reshape is shared if it is it."""
+        last = value.first_use.operation if value.first_use is not None else None
+        if isinstance(last, Operation) and last.operation == "reshape":
+            same = shape_of(last.result) == shape
+            if same and last.is_before_in_block(self.op):
+                return last.result
+        return self.make("reshape", value, shape=shape)
+
+    def replace(self, value: SSAValue, *unused: Operation) -> bool:
+        """Let ``value`` take the result's place, and erase the operation, and of ``unused`` those
+        that nothing reads any more; returns True."""
+        replace(self.op, value)
+        for op in unused:
+            if op.result.first_use is None:
+                erase(op)
+        return True
+
+
+def use_instead(uses: Iterable[Use], value: SSAValue) -> None:
+    """Let what made these uses of a value read another."""
+    for use in list(uses):
+        use.operation.operands[use.index] = value
+
+
+def producer(value: SSAValue, *names: str) -> Operation | None:
+    """The operation that computes a value, if it is one of those names."""
+    owner = value.owner
+    return owner if isinstance(owner, Operation) and owner.operation in names else None
 
 
 def erase(op: AnyOperation) -> None:

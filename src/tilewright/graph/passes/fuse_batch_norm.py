@@ -9,15 +9,13 @@ import numpy as np
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import (
-    add_weight,
+    Rewriter,
     compiler,
     constant,
-    erase,
     finite,
-    make,
     only_user,
     operations_of,
-    replace,
+    producer,
     sweep,
 )
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
@@ -60,12 +58,9 @@ class FuseBatchNorm(ModulePass):
             affine = _factor_and_shift(step, context)
             if affine is None:
                 continue
-            factor, shift = affine
-            if not (
-                _into_producer(step, factor, shift, context)
-                or _into_consumer(step, factor, shift, context)
-            ):
-                _alone(step, factor, shift, context)
+            for way in (_into_producer, _into_consumer, _alone):
+                if way(step, *affine, context):
+                    break
         sweep(network_of(op))
 
 
@@ -86,7 +81,7 @@ def _factor_and_shift(op: Operation, ctx: CompilerContext) -> tuple[Array, Array
 
 def scale_convolution(
     conv: Operation, factor: Array, shift: Array, ctx: CompilerContext
-) -> Operation | None:
+) -> SSAValue | None:
     """A convolution before ``conv`` that gives its result * factor + shift per channel.
 
     None if its weights are not constant or the new ones are not finite in float32.
@@ -100,33 +95,21 @@ def scale_convolution(
         moved = (bias.astype(np.float64) * factor + shift).astype(np.float32)
     if not finite(scaled, moved):
         return None
-    return _with_weights(conv, conv.inputs[0], scaled, moved, ctx)
+    return _with_weights(Rewriter(ctx, conv), conv.inputs[0], scaled, moved)
 
 
-def _with_weights(
-    conv: Operation, x: SSAValue, weight: Array, bias: Array, ctx: CompilerContext
-) -> Operation:
-    name = conv.node_name or "conv"
-    operands = [
-        x,
-        add_weight(ctx, weight, conv, f"{name}.weight"),
-        add_weight(ctx, bias, conv, f"{name}.bias"),
-    ]
-    return make("conv", operands, conv.values, before=conv, like=conv)
+def _with_weights(at: Rewriter, x: SSAValue, weight: Array, bias: Array) -> SSAValue:
+    """The convolution that is rewritten with other operands."""
+    operands = [at.weight(weight, ".weight"), at.weight(bias, ".bias")]
+    return at.make("conv", x, *operands, **at.op.values)
 
 
 def _into_producer(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> bool:
-    conv = op.inputs[0].owner
-    if not isinstance(conv, Operation) or conv.operation != "conv":
-        return False
-    if only_user(conv.result) is not op:
+    conv = producer(op.inputs[0], "conv")
+    if conv is None or only_user(conv.result) is not op:
         return False
     scaled = scale_convolution(conv, factor, shift, ctx)
-    if scaled is None:
-        return False
-    replace(op, scaled.result)
-    erase(conv)
-    return True
+    return scaled is not None and Rewriter(ctx, op).replace(scaled, conv)
 
 
 def _into_consumer(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> bool:
@@ -152,30 +135,21 @@ def _into_consumer(op: Operation, factor: Array, shift: Array, ctx: CompilerCont
         moved = moved.astype(np.float32)
     if not finite(scaled, moved):
         return False
-    replace(conv, _with_weights(conv, op.inputs[0], scaled, moved, ctx).result)
-    erase(op)
-    return True
+    at = Rewriter(ctx, conv)
+    return at.replace(_with_weights(at, op.inputs[0], scaled, moved), op)
 
 
-def _alone(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> None:
-    x, rank, name = op.inputs[0], len(shape_of(op.result)), op.node_name or "batch_norm"
+def _alone(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> bool:
+    at, x, rank = Rewriter(ctx, op), op.inputs[0], len(shape_of(op.result))
     factor, shift = factor.astype(np.float32), shift.astype(np.float32)
     if not finite(factor, shift):
-        return
+        return False
     if rank == 4 and _wants_depthwise(ctx.machine, len(factor)):
-        operands = [
-            x,
-            add_weight(ctx, factor.reshape(-1, 1, 1, 1), op, f"{name}.weight"),
-            add_weight(ctx, shift, op, f"{name}.bias"),
-        ]
-        scaled = make("conv", operands, {"group": len(factor)}, before=op, like=op)
-        replace(op, scaled.result)
-        return
+        operands = [at.weight(factor.reshape(-1, 1, 1, 1), ".weight"), at.weight(shift, ".bias")]
+        return at.replace(at.make("conv", x, *operands, group=len(factor)))
     shape = (1, -1) + (1,) * (rank - 2)
-    scale = add_weight(ctx, factor.reshape(shape), op, f"{name}.weight")
-    product = make("mul", [x, scale], before=op, like=op)
-    offset = add_weight(ctx, shift.reshape(shape), op, f"{name}.bias")
-    replace(op, make("add", [product.result, offset], before=op, like=op).result)
+    product = at.make("mul", x, at.weight(factor.reshape(shape), ".weight"))
+    return at.replace(at.make("add", product, at.weight(shift.reshape(shape), ".bias")))
 
 
 def _wants_depthwise(machine: Machine, channels: int) -> bool:

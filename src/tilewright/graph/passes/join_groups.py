@@ -10,15 +10,7 @@ import numpy as np
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.editing import (
-    add_weight,
-    compiler,
-    constant,
-    make,
-    operations_of,
-    replace,
-    sweep,
-)
+from tilewright.graph.passes.editing import Rewriter, compiler, operations_of, sweep
 from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
@@ -50,14 +42,14 @@ class JoinGroups(ModulePass):
         context = compiler(ctx)
         for step in operations_of(op):
             count = joined(step, context.machine)
-            weights = constant(step.inputs[1], context) if count > 1 else None
+            at = Rewriter(context, step)
+            weights = at.constant(step.inputs[1]) if count > 1 else None
             if weights is None:
                 continue
             group = step.integer("group", 1, 2**24)
-            symbol = add_weight(context, spread(weights, group, count), step, "grouped")
+            symbol = at.weight(spread(weights, group, count), "grouped")
             values = {**step.values, "group": group // count}
-            inputs = [step.inputs[0], symbol, *step.inputs[2:]]
-            replace(step, make("conv", inputs, values, before=step, like=step).result)
+            at.replace(at.make("conv", step.inputs[0], symbol, *step.inputs[2:], **values))
         sweep(network_of(op))
 
 

@@ -10,14 +10,13 @@ import numpy as np
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import (
-    add_weight,
+    Rewriter,
     compiler,
     constant,
-    make,
     merge_weights,
     only_user,
     operations_of,
-    replace,
+    producer,
     sweep,
     users,
 )
@@ -26,6 +25,8 @@ from tilewright.ir import Attribute, Context, ModuleOp, ModulePass, SSAValue, f3
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
 from tilewright.numerics.operators import has
+
+_BYTES = (i8, UNSIGNED[8])
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
 """The types that processors multiply: unsigned bytes by signed ones."""
@@ -69,9 +70,10 @@ class MultiplyBytes(ModulePass):
                 continue
             rewrite = _convolution if step.operation == "conv" else _product
             for last in dict.fromkeys((_with_bias(step), step)):
-                sums = rewrite(step, last, context)
+                at = Rewriter(context, last, step)
+                sums = rewrite(step, at)
                 if sums is not None:
-                    replace(last, sums)
+                    at.replace(sums)
                     _scaled(sums, context)
                     break
         sweep(network_of(op))
@@ -102,30 +104,29 @@ def _row_of(add: Operation, op: Operation) -> SSAValue | None:
     return others[0] if shape[axis] == channels == prod(shape) else None
 
 
-def _convolution(op: Operation, last: Operation, ctx: CompilerContext) -> SSAValue | None:
+def _convolution(op: Operation, at: Rewriter) -> SSAValue | None:
     """A convolution's sums of bytes; None if its operands are no bytes."""
-    image, array = _centred(op.inputs[0], ctx), _integers(op.inputs[1], ctx)
+    image, array = _centred(op.inputs[0], at.ctx), _integers(op.inputs[1], at.ctx)
     if image is None or array is None or not _single(image):
         return None
     weights = _weights(array)
     if weights is None:
         return None
-    x = _as_bytes(image, _IMAGE, last, ctx)
-    return convolved(op, x, weights, _bias(op, last, ctx), last, ctx)
+    return convolved(op, _as_bytes(image, _IMAGE, at), weights, _bias(op, at), at)
 
 
-def _bias(op: Operation, last: Operation, ctx: CompilerContext) -> Array | SSAValue:
+def _bias(op: Operation, at: Rewriter) -> Array | SSAValue:
     """A product's own bias, or what the operation after it adds."""
     channels = shape_of(op.result)[1 if op.operation == "conv" else -1]
-    row = op.inputs[2] if len(op.inputs) > 2 else None if last is op else _row_of(last, op)
+    row = op.inputs[2] if len(op.inputs) > 2 else None if at.op is op else _row_of(at.op, op)
     if row is None:
         return np.zeros(channels, np.int64)
-    array = constant(row, ctx)
+    array = at.constant(row)
     if array is not None:
         return array.reshape(-1).astype(np.int64)
     if shape_of(row) == (channels,):
         return row
-    return make("reshape", [row], {"shape": (channels,)}, before=last, like=last).result
+    return at.of(at.op).make("reshape", row, shape=(channels,))
 
 
 def _weights(array: Array) -> ByteWeights | None:
@@ -142,65 +143,58 @@ def _weights(array: Array) -> ByteWeights | None:
     return None
 
 
-def _product(op: Operation, last: Operation, ctx: CompilerContext) -> SSAValue | None:
+def _product(op: Operation, at: Rewriter) -> SSAValue | None:
     """A matrix product's sums of bytes; None if its operands are no bytes."""
     if op.get("transpose_a", False):
         return None
     turned = bool(op.get("transpose_b", False))
-    left, array = _centred(op.inputs[0], ctx), _integers(op.inputs[1], ctx)
+    left, array = _centred(op.inputs[0], at.ctx), _integers(op.inputs[1], at.ctx)
     if left is not None and array is not None and array.ndim == 2 and _single(left):
         weights = _weights(array if turned else np.ascontiguousarray(array.T))
         if weights is not None:
-            x = _as_bytes(left, _IMAGE, last, ctx)
-            return multiplied(op, x, weights, _bias(op, last, ctx), last, ctx)
-    if turned or last is not op or len(op.inputs) > 2:
+            return multiplied(_as_bytes(left, _IMAGE, at), weights, _bias(op, at), at)
+    if turned or at.op is not op or len(op.inputs) > 2:
         return None
-    first, second = (_matrix(value, op, ctx) for value in op.inputs)
+    first, second = (_matrix(value, at) for value in op.inputs)
     if first is None or second is None or not (_rows(first, -1) and _rows(second, -2)):
         return None
-    x, w = _as_bytes(first, _IMAGE, op, ctx), _as_bytes(second, _WEIGHT, op, ctx)
-    return _of_computed(op, x, w, ctx)
+    x, w = _as_bytes(first, _IMAGE, at), _as_bytes(second, _WEIGHT, at)
+    return _of_computed(x, w, shape_of(op.inputs[0])[-1], at)
 
 
-def _of_computed(op: Operation, x: Bytes, w: Bytes, ctx: CompilerContext) -> SSAValue:
+def _of_computed(x: Bytes, w: Bytes, depth: int, at: Rewriter) -> SSAValue:
     """The product of two matrices of bytes, whose rows and columns have a zero point each.
 
     sum (x - p) (w - q) = sum x w - p sum w - q (sum x - p k), where the sums too are products, with
     ones.
     """
 
-    def apply(name: str, *operands: SSAValue) -> SSAValue:
-        return make(name, operands, before=op, like=op).result
-
-    def weight(array: Array, hint: str) -> SSAValue:
-        return add_weight(ctx, array, op, f"{op.node_name or 'matmul'}.{hint}")
-
     def whole(zero: int | SSAValue) -> SSAValue:
         if isinstance(zero, int):
-            return weight(np.array(zero, np.int32), "zero")
-        return make("cast", [zero], {"to": "int32"}, before=op, like=op).result
+            return at.weight(np.array(zero, np.int32), ".zero")
+        return at.make("cast", zero, to="int32")
 
-    total, depth = apply("matmul", x.value, w.value), shape_of(op.inputs[0])[-1]
+    total = at.make("matmul", x.value, w.value)
     if x.zero != 0:
-        array = constant(w.value, ctx)
+        array = at.constant(w.value)
         if array is None:
-            columns = apply("matmul", weight(np.ones((1, depth), _IMAGE), "row"), w.value)
+            columns = at.make("matmul", at.weight(np.ones((1, depth), _IMAGE), ".row"), w.value)
         else:
-            columns = weight(array.sum(axis=-2, keepdims=True, dtype=np.int32), "sums")
-        total = apply("sub", total, apply("mul", whole(x.zero), columns))
+            columns = at.weight(array.sum(axis=-2, keepdims=True, dtype=np.int32), ".sums")
+        total = at.make("sub", total, at.make("mul", whole(x.zero), columns))
     if w.zero != 0:
-        rows = apply("matmul", x.value, weight(np.ones((depth, 1), _WEIGHT), "column"))
+        rows = at.make("matmul", x.value, at.weight(np.ones((depth, 1), _WEIGHT), ".column"))
         if x.zero != 0:
-            count = weight(np.array(depth, np.int32), "count")
-            rows = apply("sub", rows, apply("mul", whole(x.zero), count))
-        total = apply("sub", total, apply("mul", whole(w.zero), rows))
+            count = at.weight(np.array(depth, np.int32), ".count")
+            rows = at.make("sub", rows, at.make("mul", whole(x.zero), count))
+        total = at.make("sub", total, at.make("mul", whole(w.zero), rows))
     return total
 
 
 def _centred(value: SSAValue, ctx: CompilerContext) -> Bytes | None:
     """The bytes, of either kind, that int32 are the differences of from their zero points."""
-    op, zero = value.owner, None
-    if isinstance(op, Operation) and op.operation == "sub":
+    op, zero = producer(value, "sub"), None
+    if op is not None:
         value, zero = op.inputs
         if shape_of(value) != shape_of(op.result):
             return None
@@ -222,10 +216,8 @@ def _centred(value: SSAValue, ctx: CompilerContext) -> Bytes | None:
 
 def _uncast(value: SSAValue) -> SSAValue | None:
     """The bytes that int32 were cast from."""
-    op = value.owner
-    if not isinstance(op, Operation) or op.operation != "cast":
-        return None
-    return op.inputs[0] if _element(op.inputs[0]) in (i8, UNSIGNED[8]) else None
+    op = producer(value, "cast")
+    return op.inputs[0] if op is not None and _element(op.inputs[0]) in _BYTES else None
 
 
 def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
@@ -239,15 +231,15 @@ def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:
     return array if array is not None and array.size else None
 
 
-def _matrix(value: SSAValue, op: Operation, ctx: CompilerContext) -> Bytes | None:
+def _matrix(value: SSAValue, at: Rewriter) -> Bytes | None:
     """An operand as bytes, constant ones with one zero point."""
-    array = _integers(value, ctx)
+    array = _integers(value, at.ctx)
     if array is None:
-        return _centred(value, ctx)
+        return _centred(value, at.ctx)
     weights = _weights(array.reshape(1, -1))
     if weights is None:
         return None
-    symbol = add_weight(ctx, weights.array.reshape(array.shape), op, op.node_name or "matrix")
+    symbol = at.weight(weights.array.reshape(array.shape), at.node)
     return Bytes(symbol, int(weights.zero[0]))
 
 
@@ -261,27 +253,27 @@ def _rows(x: Bytes, axis: int) -> bool:
     return isinstance(x.zero, int) or (shape_of(x.zero)[axis:] or (1,))[0] == 1
 
 
-def _as_bytes(x: Bytes, to: np.dtype[np.generic], before: Operation, ctx: CompilerContext) -> Bytes:
+def _as_bytes(x: Bytes, to: np.dtype[np.generic], at: Rewriter) -> Bytes:
     """Bytes of the other kind, moved by 128, which flips their highest bit; a single zero point
     that is computed has no axes."""
+    at = at.of(at.op)
 
     def moved(value: SSAValue) -> SSAValue:
         dtype, bit = element_dtype(_element(value)), np.array(128, np.uint8)
         if dtype == to:
             return value
-        array = constant(value, ctx)
+        array = at.constant(value)
         if array is not None:
-            return add_weight(ctx, (array ^ bit.view(dtype)).view(to), before, "moved")
-        operands = [value, add_weight(ctx, bit.view(dtype), before, "bit")]
-        flipped = make("bit_xor", operands, before=before, like=before).result
-        return make("bit_cast", [flipped], {"to": to.name}, before=before, like=before).result
+            return at.weight((array ^ bit.view(dtype)).view(to), "moved")
+        flipped = at.make("bit_xor", value, at.weight(bit.view(dtype), "bit"))
+        return at.make("bit_cast", flipped, to=to.name)
 
     if isinstance(x.zero, int):
         distance = int(np.iinfo(to.name).min) - int(np.iinfo(element_dtype(_element(x.value))).min)
         return Bytes(moved(x.value), x.zero + distance)
     zero = moved(x.zero)
     if shape_of(zero) and prod(shape_of(zero)) == 1:
-        zero = make("reshape", [zero], {"shape": ()}, before=before, like=before).result
+        zero = at.make("reshape", zero, shape=())
     return Bytes(moved(x.value), zero)
 
 
@@ -298,6 +290,6 @@ def _scaled(sums: SSAValue, ctx: CompilerContext) -> None:
             if len(others) == 1 and shape_of(last.result) == shape_of(sums):
                 scale = others[0]
         if scale is None or not isinstance(last, Operation):
-            scale, last = add_weight(ctx, np.ones((), np.float32), step, "one"), step
-        floats = make("dequantise_linear", [sums, scale], {"zero": 0}, before=last, like=last)
-        replace(last, floats.result)
+            scale, last = Rewriter(ctx, step).weight(np.ones((), np.float32), "one"), step
+        at = Rewriter(ctx, last)
+        at.replace(at.make("dequantise_linear", sums, scale, zero=0))

@@ -7,7 +7,7 @@ then state what their accumulators need, and lower classes until all of it holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import floor, inf, log2
 
@@ -207,24 +207,9 @@ class Points:
         self._kernels.append(kernel)
         self.walk(kernel, joining=True)
 
-    def refuse_missing(self) -> None:
-        """Raise one TilewrightError that names every value without a calibrated range."""
-        if self.missing:
-            raise TilewrightError(
-                [
-                    Problem(
-                        "numbers-range",
-                        "no calibrated range is known",
-                        name,
-                        "calibrate with samples of the network's inputs",
-                    )
-                    for name in dict.fromkeys(self.missing)
-                ]
-            )
-
     def solve(self) -> None:
         """Lower classes until every accumulator has room and every sum can be aligned."""
-        self.refuse_missing()
+        refuse_missing(self.missing)
         for _ in range(64 * (len(self._classes) + 1)):
             if not any(self._lower(kernel) for kernel in self._kernels):
                 return
@@ -232,7 +217,7 @@ class Points:
     def walk(self, kernel: KernelOp, joining: bool = False) -> KernelPoints:
         """The kernel's steps at the present binary points (or join its classes)."""
         classes: dict[SSAValue, PointClass] = {}
-        for argument, outer in zip(kernel.body.block.args, kernel.inputs, strict=True):
+        for argument, outer in kernel.outside.items():
             if not _only_bias(argument):
                 classes[argument] = self.argument_class(argument, outer)
         steps, wide, point = list[Step](), False, 0
@@ -328,7 +313,7 @@ class Points:
     def _largest(self, kernel: KernelOp, op: Operation) -> float:
         """Magnitude of what an accumulator has to hold: its numbers, or those that masks which
         were cut leave of them; and a product's bias, which has to fit at its binary point."""
-        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
+        outer = kernel.outside
         ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
         full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
         most, result = [max(map(abs, ends)) for ends in ranges], self.full_range_of(op.result)
@@ -341,6 +326,14 @@ class Points:
         if ranges == full:
             return max(map(abs, result))
         return most[0] * most[1] if op.operation == "mul" else sum(most)
+
+
+def refuse_missing(names: Iterable[str]) -> None:
+    """Raise one TilewrightError that names every value without a calibrated range, if any is."""
+    reason, help = "no calibrated range is known", "calibrate with samples of the network's inputs"
+    problems = [Problem("numbers-range", reason, name, help) for name in dict.fromkeys(names)]
+    if problems:
+        raise TilewrightError(problems)
 
 
 def _drop(step: Step, excess: int) -> bool:

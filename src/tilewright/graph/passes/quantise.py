@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +16,20 @@ from tilewright.graph.passes.editing import (
     compiler,
     constant,
     finite,
+    make,
     merge_weights,
     operations_of,
     sweep,
+    use_instead,
 )
 from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.integer_sites import PRODUCTS, Sites, sites_of
-from tilewright.graph.passes.join_biases import JoinBiases
-from tilewright.graph.passes.linear_operations import dequantised, quantised
+from tilewright.graph.passes.points import refuse_missing
 from tilewright.graph.passes.shorten_floats import ShortFloats
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, Context, ModuleOp, ModulePass, SSAValue, f32
+from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext, PassEntry
 from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.numerics import linear
@@ -90,11 +93,8 @@ class Quantise(ModulePass):
         return rounded
 
 
-def quantise_pipeline(
-    numbers: Numbers,
-) -> tuple[list[PassEntry], list[PassEntry], list[PassEntry]]:
-    """The passes before channels are observed, those before ranges are, and the others."""
-    before = [PassEntry(JoinBiases(), "integers add a bias exactly, before they are rounded")]
+def quantise_pipeline(numbers: Numbers) -> tuple[list[PassEntry], list[PassEntry]]:
+    """The passes before ranges are observed, and the others."""
     equalise = [
         PassEntry(
             Equalise(numbers.format.name, numbers.keep_float),
@@ -112,7 +112,7 @@ def quantise_pipeline(
             PassEntry(ComputeInIntegers(), "what lies between quantised values needs no floats"),
             PassEntry(FoldConstants(), "weights that floats read after all are dequantised once"),
         ]
-    return before if numbers.needs_ranges else [], equalise if numbers.equalise else [], after
+    return equalise if numbers.equalise else [], after
 
 
 def check_nodes(nodes: tuple[str, ...], known: list[str]) -> None:
@@ -167,18 +167,7 @@ class _Quantiser:
                 bounds = (0.0, 0.0)
             limit = max(-bounds[0], bounds[1], 0.0)
             self.scales[value] = linear.scales_of(limit, self.format.bits, self.format.power_of_two)
-        if missing:
-            raise TilewrightError(
-                [
-                    Problem(
-                        "numbers-range",
-                        "no calibrated range is known",
-                        name,
-                        "calibrate with samples of the network's inputs",
-                    )
-                    for name in missing
-                ]
-            )
+        refuse_missing(missing)
 
     def _activation(self, network: NetworkOp, value: SSAValue, sites: Sites) -> SSAValue:
         """Quantise a value where it is made, and let those who compute on integers read that.
@@ -189,14 +178,13 @@ class _Quantiser:
         producer = owner if isinstance(owner, Operation) else None
         before = network.block.first_op if isinstance(owner, Block) else owner.next_op
         assert before is not None
-        uses = [(use.operation, use.index) for use in value.uses]
-        integers = quantised(value, scale, self.dtype, self.ctx, before, producer)
-        back = dequantised(integers, scale, self.ctx, before, producer)
+        uses = list(value.uses)
+        integers = self._scaled("quantise", value, scale, self.dtype, before, producer)
+        back = self._scaled("dequantise", integers, scale, self.dtype, before, producer)
         if producer is None:
             integers.name_hint = back.name_hint = value.name_hint
-        for op, index in uses:
-            if producer in sites.integer or op in sites.integer:
-                op.operands[index] = back
+        every = producer in sites.integer
+        use_instead([use for use in uses if every or use.operation in sites.integer], back)
         return back
 
     def _constants(self, op: Operation) -> None:
@@ -259,7 +247,21 @@ class _Quantiser:
         """Integers as a weight, dequantised."""
         assert isinstance(old.owner, WeightOp)
         symbol = add_weight(self.ctx, array, op, old.owner.symbol.data.rsplit("_", 1)[0])
-        return dequantised(symbol, scale, self.ctx, op, None)
+        return self._scaled("dequantise", symbol, scale, array.dtype, op, None)
+
+    def _scaled(
+        self,
+        name: str,
+        value: SSAValue,
+        scale: Array,
+        dtype: np.dtype[Any],
+        before: AnyOperation,
+        like: Operation | None,
+    ) -> SSAValue:
+        """Floats as integers of a type, or integers as floats, with a zero point of 0."""
+        operands = [value, add_weight(self.ctx, scale, before, "scale")]
+        operands.append(add_weight(self.ctx, np.zeros((), dtype), before, "zero"))
+        return make(f"{name}_linear", operands, before=before, like=like).result
 
 
 def _endless(module: ModuleOp, ctx: CompilerContext) -> set[Operation]:

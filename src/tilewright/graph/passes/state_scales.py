@@ -8,9 +8,8 @@ import numpy as np
 
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import compiler, constant, make, operations_of, replace, sweep
+from tilewright.graph.passes.editing import Rewriter, compiler, operations_of, sweep
 from tilewright.ir import Context, ModuleOp, ModulePass, StringAttr
-from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_name, tensor_type
 
 
@@ -43,7 +42,7 @@ class StateScales(ModulePass):
                 continue
             if step.operation not in ("quantise_linear", "dequantise_linear"):
                 continue
-            if len(step.inputs) == 3 and not _stated(step, context):
+            if len(step.inputs) == 3 and not _stated(step, Rewriter(context, step)):
                 step.engine = StringAttr("host")
                 step.reason = StringAttr(
                     "its scale or zero point is computed, or there are several (instructions "
@@ -52,19 +51,16 @@ class StateScales(ModulePass):
         sweep(network_of(op))
 
 
-def _stated(step: Operation, ctx: CompilerContext) -> bool:
+def _stated(step: Operation, at: Rewriter) -> bool:
     """Return True if an operation could be written so, and was."""
-    scale, zero = (constant(value, ctx) for value in step.inputs[1:])
+    scale, zero = (at.constant(value) for value in step.inputs[1:])
     if scale is None or zero is None or np.unique(zero).size != 1:
         return False
     origin = int(zero.reshape(-1)[0])
     if step.operation == "dequantise_linear":
-        stated = make(step.operation, step.inputs[:2], {"zero": origin}, before=step, like=step)
-    elif np.unique(scale).size == 1:
-        to = element_name(tensor_type(step.result).element_type)
-        values = {"scale": float(scale.reshape(-1)[0]), "zero": origin, "to": str(to)}
-        stated = make(step.operation, step.inputs[:1], dict(values), before=step, like=step)
-    else:
+        return at.replace(at.make(step.operation, *step.inputs[:2], zero=origin))
+    if np.unique(scale).size > 1:
         return False
-    replace(step, stated.result)
-    return True
+    to, number = element_name(tensor_type(step.result).element_type), float(scale.reshape(-1)[0])
+    stated = at.make(step.operation, step.inputs[0], scale=number, zero=origin, to=str(to))
+    return at.replace(stated)

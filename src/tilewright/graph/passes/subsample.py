@@ -8,7 +8,7 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.views import JoinOperation
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
+from tilewright.graph.passes.editing import Rewriter, compiler, make, operations_of, sweep
 from tilewright.graph.passes.strides import dense_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
 from tilewright.ir.types import shape_of
@@ -50,7 +50,8 @@ class Subsample(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
-        machine = compiler(ctx).machine
+        context = compiler(ctx)
+        machine = context.machine
         known: dict[tuple[SSAValue, tuple[Range, ...]], SSAValue] = {}
         for step in operations_of(op):
             ranges = skipped(step)
@@ -62,10 +63,8 @@ class Subsample(ModulePass):
             strides = list(step.integers("strides"))
             for axis, _, _ in ranges:
                 strides[axis - 2] = 1
-            values = {**step.values, "strides": tuple(strides)}
-            name = step.operation
-            sampled = make(name, [known[key], *step.inputs[1:]], values, before=step, like=step)
-            replace(step, sampled.result)
+            values, at = {**step.values, "strides": tuple(strides)}, Rewriter(context, step)
+            at.replace(at.make(step.operation, known[key], *step.inputs[1:], **values))
         sweep(network_of(op))
 
 

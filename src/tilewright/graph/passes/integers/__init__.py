@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import Rewriter
 from tilewright.graph.passes.integers import maps, means, moves, products
 from tilewright.graph.passes.integers.reals import Ending
 from tilewright.ir import SSAValue
-from tilewright.ir.passes import CompilerContext
 
-Rule = Callable[[Operation, Ending, CompilerContext], SSAValue | None]
+Rule = Callable[[Operation, Ending, Rewriter], SSAValue | None]
 
 RULES: Mapping[str, Rule] = {
-    "conv": products.convolution,
+    "conv": products.product,
     "matmul": products.product,
     "add": maps.pair,
     "sub": maps.pair,

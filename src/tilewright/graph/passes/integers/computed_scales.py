@@ -9,9 +9,9 @@ from __future__ import annotations
 from math import prod
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import constant, make
+from tilewright.graph.passes.editing import Rewriter, producer
 from tilewright.graph.passes.integers.reals import BYTES
-from tilewright.ir import PythonValue, SSAValue
+from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import dtype_of, shape_of
 
@@ -19,9 +19,9 @@ from tilewright.ir.types import dtype_of, shape_of
 def computed_scales(op: Operation, ctx: CompilerContext) -> SSAValue | None:
     """The float result of a product of dequantised bytes, by its int32 sums; None if its operands
     are no such, or have constant scales and zero points."""
-    operands = [_Dequantised.of(value, op) for value in op.inputs[:2]]
-    first, second = operands
-    if first is None or second is None or not (first.is_computed(ctx) or second.is_computed(ctx)):
+    at = Rewriter(ctx, op)
+    first, second = (_Dequantised.of(value, at) for value in op.inputs[:2])
+    if first is None or second is None or not (first.is_computed or second.is_computed):
         return None
     if op.operation == "conv":
         if not (first.is_single and second.varies_along(0)):
@@ -29,7 +29,7 @@ def computed_scales(op: Operation, ctx: CompilerContext) -> SSAValue | None:
         scale = second.scale
         if prod(shape_of(scale)) > 1:
             channels = shape_of(op.result)[1]
-            scale = _emitted("reshape", [scale], op, shape=(1, channels, 1, 1))
+            scale = at.make("reshape", scale, shape=(1, channels, 1, 1))
         values = op.values
     else:
         if min(len(shape_of(value)) for value in op.inputs[:2]) < 2:
@@ -39,41 +39,38 @@ def computed_scales(op: Operation, ctx: CompilerContext) -> SSAValue | None:
         if not (first.varies_along(-2) and second.varies_along(-1)):
             return None
         scale, values = second.scale, {}
-    sums = _emitted(op.operation, [first.centred(), second.centred()], op, **values)
-    factor = _emitted("mul", [first.scale, scale], op)
-    value = _emitted("dequantise_linear", [sums, factor], op, zero=0)
-    if len(op.inputs) < 3:
-        return value
+    sums = at.make(op.operation, first.centred(), second.centred(), **values)
+    value = at.make("dequantise_linear", sums, at.make("mul", first.scale, scale), zero=0)
+    return value if len(op.inputs) < 3 else with_bias(value, op, at)
+
+
+def with_bias(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue:
+    """The bias of a product added to its result, which was computed without."""
     bias = op.inputs[2]
     if op.operation == "conv":
-        bias = _emitted("reshape", [bias], op, shape=(1, shape_of(bias)[0], 1, 1))
-    return _emitted("add", [value, bias], op)
-
-
-def _emitted(name: str, operands: list[SSAValue], op: Operation, **values: PythonValue) -> SSAValue:
-    return make(name, operands, values, before=op, like=op).result
+        bias = at.make("reshape", bias, shape=(1, shape_of(bias)[0], 1, 1))
+    return at.make("add", value, bias)
 
 
 class _Dequantised:
     """The bytes, the scale and the zero point behind a float operand of a product."""
 
-    def __init__(self, parts: list[SSAValue], product: Operation) -> None:
+    def __init__(self, parts: list[SSAValue], at: Rewriter) -> None:
         self.value, self.scale, self.zero = parts
-        self.product = product
+        self.at = at
 
     @staticmethod
-    def of(value: SSAValue, product: Operation) -> _Dequantised | None:
+    def of(value: SSAValue, at: Rewriter) -> _Dequantised | None:
         """None for a float that was not dequantised from bytes."""
-        op = value.owner
-        if not isinstance(op, Operation) or op.operation != "dequantise_linear":
+        op = producer(value, "dequantise_linear")
+        if op is None or len(op.inputs) != 3 or dtype_of(op.inputs[0]) not in BYTES:
             return None
-        if len(op.inputs) != 3 or dtype_of(op.inputs[0]) not in BYTES:
-            return None
-        return _Dequantised(list(op.inputs), product)
+        return _Dequantised(list(op.inputs), at)
 
-    def is_computed(self, ctx: CompilerContext) -> bool:
-        """Return True if the scale or the zero point is known only at run time."""
-        return constant(self.scale, ctx) is None or constant(self.zero, ctx) is None
+    @property
+    def is_computed(self) -> bool:
+        """True if the scale or the zero point is known only at run time."""
+        return self.at.constant(self.scale) is None or self.at.constant(self.zero) is None
 
     @property
     def is_single(self) -> bool:
@@ -98,14 +95,12 @@ class _Dequantised:
             shape = shape_of(part)
             if prod(shape) > 1:
                 wide = (1,) * (rank - len(shape)) + shape
-                part = _emitted("reshape", [part], self.product, shape=wide)
-                part = _emitted("transpose", [part], self.product, permutation=order)
+                part = self.at.make("reshape", part, shape=wide)
+                part = self.at.make("transpose", part, permutation=order)
             parts.append(part)
-        return _Dequantised(parts, self.product)
+        return _Dequantised(parts, self.at)
 
     def centred(self) -> SSAValue:
         """The bytes less their zero points, in int32."""
-        whole = [
-            _emitted("cast", [part], self.product, to="int32") for part in (self.value, self.zero)
-        ]
-        return _emitted("sub", whole, self.product)
+        whole = [self.at.make("cast", part, to="int32") for part in (self.value, self.zero)]
+        return self.at.make("sub", *whole)

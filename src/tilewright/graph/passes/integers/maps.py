@@ -6,7 +6,7 @@ import numpy as np
 
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.graph.passes.editing import constant, erase, make, only_user, replace
+from tilewright.graph.passes.editing import Rewriter, constant, only_user, producer
 from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes, table
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
@@ -17,9 +17,9 @@ _STEPS = 32
 """Operations that a function of one number may consist of."""
 
 
-def pair(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+def pair(op: Operation, ending: Ending, at: Rewriter) -> SSAValue | None:
     """x + y, x - y and x * y of tensors with a scale each."""
-    first, second = (plain_bytes(value, ctx) for value in op.inputs)
+    first, second = (plain_bytes(value, at.ctx) for value in op.inputs)
     if first is None or second is None:
         return None
     attributes = ending.attributes
@@ -38,8 +38,7 @@ def pair(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None
     if not all(np.isfinite(factor) for factor in factors.values()):
         return None
     attributes |= {key: float(factor) for key, factor in factors.items()}
-    operands = [first.value, second.value]
-    return make(name, operands, attributes, before=ending.quantise, like=op).result
+    return at.make(name, first.value, second.value, **attributes)
 
 
 def function_of_one(value: SSAValue, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
@@ -63,12 +62,10 @@ _ENDING = ("requantise_linear", "add_linear", "mul_linear")
 """Operations with limits of their own."""
 
 
-def into_limits(op: Operation) -> None:
+def into_limits(op: Operation, ctx: CompilerContext) -> None:
     """A table that only cuts its numbers, or changes their sign bit: its producer does both."""
-    source = op.inputs[0].owner
-    if not isinstance(source, Operation) or source.operation not in _ENDING:
-        return
-    if only_user(source.result) is not op:
+    source = producer(op.inputs[0], *_ENDING)
+    if source is None or only_user(source.result) is not op:
         return
     values, to = source.values, str(op.get("to", ""))
     low, high = affine.limits(values)
@@ -81,9 +78,8 @@ def into_limits(op: Operation) -> None:
             continue
         zero = source.integer("zero", -(2**15), 2**16) + shift
         cut: dict[str, PythonValue] = {"zero": zero, "to": to, "minimum": least, "maximum": most}
-        limited = make(source.operation, source.inputs, {**values, **cut}, before=op, like=source)
-        replace(op, limited.result)
-        erase(source)
+        at = Rewriter(ctx, op, source)
+        at.replace(at.make(source.operation, *source.inputs, **{**values, **cut}), source)
         return
 
 

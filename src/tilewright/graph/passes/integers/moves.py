@@ -5,26 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import make
+from tilewright.graph.passes.editing import Rewriter
 from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes
 from tilewright.ir import SSAValue
-from tilewright.ir.passes import CompilerContext
 from tilewright.numerics import affine
 
 
-def keeping(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+def keeping(op: Operation, ending: Ending, at: Rewriter) -> SSAValue | None:
     """f(x) = f(integers of x), with the same scale, then that of the result."""
-    real = plain_bytes(op.inputs[0], ctx)
+    real = plain_bytes(op.inputs[0], at.ctx)
     if real is None:
         return None
-    operands = [real.value, *op.inputs[1:]]
-    moved = make(op.operation, operands, op.values, before=ending.quantise, like=op)
-    return ending.rescaled(Real(moved.result, real.scale, real.zero))
+    moved = at.make(op.operation, real.value, *op.inputs[1:], **op.values)
+    return ending.rescaled(Real(moved, real.scale, real.zero))
 
 
-def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+def pad(op: Operation, ending: Ending, at: Rewriter) -> SSAValue | None:
     """Padding with a number that the scale has."""
-    real = plain_bytes(op.inputs[0], ctx)
+    real = plain_bytes(op.inputs[0], at.ctx)
     if real is None:
         return None
     values = dict(op.values)
@@ -37,16 +35,16 @@ def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
         if affine.dequantise(filled, scale, zero) != number:
             return None
         values["value"] = float(filled)
-    padded = make("pad", [real.value], values, before=ending.quantise, like=op)
-    return ending.rescaled(Real(padded.result, real.scale, real.zero))
+    padded = at.make("pad", real.value, **values)
+    return ending.rescaled(Real(padded, real.scale, real.zero))
 
 
-def join(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+def join(op: Operation, ending: Ending, at: Rewriter) -> SSAValue | None:
     """Each part takes on the result's scale first."""
     parts: list[SSAValue] = []
     for value in op.inputs:
-        real = plain_bytes(value, ctx)
+        real = plain_bytes(value, at.ctx)
         if real is None:
             return None
         parts.append(ending.rescaled(real))
-    return make(op.operation, parts, op.values, before=ending.quantise, like=op).result
+    return at.make(op.operation, *parts, **op.values)

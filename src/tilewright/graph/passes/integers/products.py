@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import add_weight, constant, make
+from tilewright.graph.passes.editing import Rewriter, constant
 from tilewright.graph.passes.integers.reals import (
     BYTES,
     Ending,
@@ -88,17 +88,10 @@ def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
     return np.broadcast_to(units.astype(np.int64), scale.shape)
 
 
-def requantised(
-    total: SSAValue, factor: Array, ending: Ending, ctx: CompilerContext, like: Operation
-) -> SSAValue:
+def requantised(total: SSAValue, factor: Array, ending: Ending, at: Rewriter) -> SSAValue:
     """int32 sums as the result ends; ``factor`` broadcasts to them."""
-    name = f"{like.node_name or like.operation}.factor"
-    scale = add_weight(ctx, factor.astype(np.float32), ending.quantise, name)
-    operands = [total, scale]
-    narrowed = make(
-        "requantise_linear", operands, ending.attributes, before=ending.quantise, like=like
-    )
-    return narrowed.result
+    scale = at.weight(factor.astype(np.float32), ".factor")
+    return at.make("requantise_linear", total, scale, **ending.attributes)
 
 
 @dataclass(frozen=True)
@@ -112,19 +105,26 @@ class Sums:
     """True if the value includes the bias."""
 
 
-def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
-    """The int32 sums of a convolution of quantised images with constant quantised weights."""
-    x = plain_bytes(op.inputs[0], ctx)
-    weights = weights_of(real_of(op.inputs[1], ctx), 0, ctx)
-    if x is None or weights is None:
+def sums_of(op: Operation, at: Rewriter) -> Sums | None:
+    """The int32 sums of a quantised matrix, or quantised images, with constant quantised weights;
+    None if that is not what they are."""
+    x, w = (plain_bytes(op.inputs[0], at.ctx), real_of(op.inputs[1], at.ctx))
+    conv = op.operation == "conv"
+    if x is None or w is None:
         return None
-    added = _joined(op, x, weights, ctx)
-    if added is None:
+    if not conv and (len(shape_of(w.value)) != 2 or op.get("transpose_a", False)):
+        return None
+    weights = weights_of(w, 0 if conv or op.get("transpose_b", False) else 1, at.ctx)
+    added = _joined(op, x, weights, at.ctx) if weights is not None else None
+    if weights is None or added is None:
         return None
     bias, biased = added
-    image = Bytes(*activations(x, before, ctx))
-    total = convolved(op, image, weights.integers, bias, before, ctx)
-    return Sums(total, (x.factor * weights.scale).reshape(1, -1, 1, 1), biased)
+    values, scale = Bytes(*activations(x, at)), x.factor * weights.scale
+    if conv:
+        total = convolved(op, values, weights.integers, bias, at)
+        return Sums(total, scale.reshape(1, -1, 1, 1), biased)
+    total = multiplied(values, weights.integers, bias, at)
+    return Sums(total, scale.reshape(*(1,) * (len(shape_of(total)) - 1), -1), biased)
 
 
 def _joined(
@@ -142,52 +142,29 @@ def _joined(
     return bias, True
 
 
-def product_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
-    """The int32 sums of a quantised matrix times constant quantised weights."""
-    x, w = plain_bytes(op.inputs[0], ctx), real_of(op.inputs[1], ctx)
-    if x is None or w is None or len(shape_of(w.value)) != 2 or op.get("transpose_a", False):
-        return None
-    weights = weights_of(w, 0 if op.get("transpose_b", False) else 1, ctx)
-    added = _joined(op, x, weights, ctx) if weights is not None else None
-    if weights is None or added is None:
-        return None
-    bias, biased = added
-    matrix = Bytes(*activations(x, before, ctx))
-    total = multiplied(op, matrix, weights.integers, bias, before, ctx)
-    lead = (1,) * (len(shape_of(total)) - 1)
-    return Sums(total, (x.factor * weights.scale).reshape(*lead, -1), biased)
+def product(op: Operation, ending: Ending, at: Rewriter) -> SSAValue | None:
+    """A convolution or matrix product that is quantised again."""
+    requantised_sums = _ended(sums_of(op, at), ending, at)
+    if requantised_sums is not None or op.operation == "conv":
+        return requantised_sums
+    return _computed(op, ending, at)
 
 
-def convolution(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
-    """A convolution that is quantised again."""
-    return _ended(convolution_sums(op, ending.quantise, ctx), op, ending, ctx)
-
-
-def product(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
-    """A matrix product that is quantised again."""
-    if not isinstance(op.inputs[1].owner, Operation):
-        return None
-    requantised_sums = _ended(product_sums(op, ending.quantise, ctx), op, ending, ctx)
-    return requantised_sums if requantised_sums is not None else _computed(op, ending, ctx)
-
-
-def _ended(
-    sums: Sums | None, op: Operation, ending: Ending, ctx: CompilerContext
-) -> SSAValue | None:
+def _ended(sums: Sums | None, ending: Ending, at: Rewriter) -> SSAValue | None:
     if sums is None or not sums.biased:
         return None
     with np.errstate(all="ignore"):
         factor = (sums.scale / ending.scale).astype(np.float32)
     if not np.isfinite(factor).all():
         return None
-    return requantised(sums.value, factor, ending, ctx, op)
+    return requantised(sums.value, factor, ending, at)
 
 
-def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+def _computed(op: Operation, ending: Ending, at: Rewriter) -> SSAValue | None:
     """A product of two computed matrices: float32 holds its sums exactly while they are small."""
-    if integers_of(ctx.machine) is not None:
-        return _ended(computed_sums(op, ending.quantise, ctx), op, ending, ctx)
-    reals = [plain_bytes(value, ctx) for value in op.inputs]
+    if integers_of(at.machine) is not None:
+        return _ended(computed_sums(op, at), ending, at)
+    reals = [plain_bytes(value, at.ctx) for value in op.inputs]
     if len(reals) != 2 or ending.clipped or any(real is None for real in reals):
         return None
     first, second = (real for real in reals if real is not None)
@@ -197,31 +174,26 @@ def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue |
     scale = np.float32(ending.scale / (first.factor * second.factor))
     if not np.isfinite(scale) or scale <= 0:
         return None
-    before, name = ending.quantise, op.node_name or "matmul"
-    unit_scale = add_weight(ctx, np.ones((), np.float32), before, f"{name}.one")
+    unit_scale = at.weight(np.ones((), np.float32), ".one")
     operands: list[SSAValue] = []
     for real in (first, second):
-        zero = add_weight(ctx, np.array(real.origin, real.dtype), before, f"{name}.zero")
-        converted = make(
-            "dequantise_linear", [real.value, unit_scale, zero], before=before, like=op
-        )
-        operands.append(converted.result)
-    total = make("matmul", operands, op.values, before=before, like=op).result
-    unit = add_weight(ctx, np.array(scale), before, f"{name}.scale")
-    zero = add_weight(ctx, np.array(ending.zero, ending.dtype), before, f"{name}.zero")
-    converted = make("quantise_linear", [total, unit, zero], before=before, like=op)
-    return converted.result
+        zero = at.weight(np.array(real.origin, real.dtype), ".zero")
+        operands.append(at.make("dequantise_linear", real.value, unit_scale, zero))
+    total = at.make("matmul", *operands, **op.values)
+    unit = at.weight(np.array(scale), ".scale")
+    zero = at.weight(np.array(ending.zero, ending.dtype), ".zero")
+    return at.make("quantise_linear", total, unit, zero)
 
 
-def computed_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
+def computed_sums(op: Operation, at: Rewriter) -> Sums | None:
     """The int32 sums of two computed matrices whose zero points are 0, on machines of integers."""
-    reals = [plain_bytes(value, ctx) for value in op.inputs]
-    if integers_of(ctx.machine) is None or len(reals) != 2:
+    reals = [plain_bytes(value, at.ctx) for value in op.inputs]
+    if integers_of(at.machine) is None or len(reals) != 2:
         return None
     known = [real for real in reals if real is not None]
-    if [(real.dtype, real.origin) for real in known] != [(activation_dtype(ctx), 0)] * 2:
+    if [(real.dtype, real.origin) for real in known] != [(activation_dtype(at.ctx), 0)] * 2:
         return None
-    total = make("matmul", [real.value for real in known], op.values, before=before, like=op).result
+    total = at.make("matmul", *(real.value for real in known), **op.values)
     scale = np.full((1,) * len(shape_of(total)), known[0].factor * known[1].factor, np.float32)
     return Sums(total, scale, biased=True)
 

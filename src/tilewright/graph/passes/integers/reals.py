@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import constant, make, only_user
+from tilewright.graph.passes.editing import Rewriter, constant, make, only_user, producer
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, dtype_of
@@ -53,8 +53,8 @@ class Real:
 
 def real_of(value: SSAValue, ctx: CompilerContext) -> Real | None:
     """The integers behind a float, if it is dequantised from 8 or 32 bits by constants."""
-    op = value.owner
-    if not isinstance(op, Operation) or op.operation != "dequantise_linear":
+    op = producer(value, "dequantise_linear")
+    if op is None:
         return None
     scale, zero = (constant(operand, ctx) for operand in op.inputs[1:])
     if scale is None or zero is None or dtype_of(op.inputs[0]) not in (*BYTES, np.dtype(np.int32)):
@@ -171,11 +171,11 @@ def activation_dtype(ctx: CompilerContext) -> np.dtype[Any]:
     return np.dtype(np.uint8) if number is None else number.dtype
 
 
-def activations(real: Real, before: Operation, ctx: CompilerContext) -> tuple[SSAValue, int]:
+def activations(real: Real, at: Rewriter) -> tuple[SSAValue, int]:
     """A plain tensor's integers as products take them, and their zero point."""
-    wanted = activation_dtype(ctx)
+    wanted = activation_dtype(at.ctx)
     if real.dtype == wanted:
         return real.value, real.origin
     least = int(np.iinfo(wanted).min)
     numbers = (np.arange(256) + least).astype(wanted)
-    return table(real.value, numbers, before), real.origin + least - int(np.iinfo(real.dtype).min)
+    return table(real.value, numbers, at.op), real.origin + least - int(np.iinfo(real.dtype).min)

@@ -15,9 +15,8 @@ from math import prod
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import add_weight, make
+from tilewright.graph.passes.editing import Rewriter
 from tilewright.ir import PythonValue, SSAValue
-from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
 
 
@@ -50,61 +49,39 @@ Bias = Array | SSAValue
 """The bias of the sums, [co]: integers of any size, or computed int32."""
 
 
-def convolved(
-    op: Operation,
-    x: Bytes,
-    weights: ByteWeights,
-    bias: Bias,
-    before: Operation,
-    ctx: CompilerContext,
-) -> SSAValue:
+def convolved(op: Operation, x: Bytes, weights: ByteWeights, bias: Bias, at: Rewriter) -> SSAValue:
     """The int32 sums of a convolution, whose windows are those of ``op``."""
-    attributes, name = dict(op.values), op.node_name or "conv"
-    image, attributes["pads"] = padded(x, op.integers("pads"), before)
-
-    def conv(*operands: SSAValue) -> SSAValue:
-        return make("conv", [image, *operands], attributes, before=before, like=op).result
-
-    weight = add_weight(ctx, weights.array, before, f"{name}.weight")
-    total = conv(weight, *_moved(bias, weights, x, name, before, ctx))
+    attributes = dict(op.values)
+    image, attributes["pads"] = padded(x, op.integers("pads"), at)
+    weight = at.weight(weights.array, ".weight")
+    total = at.make("conv", image, weight, *_moved(bias, weights, x, at), **attributes)
     if not weights.zero.any():
         return total
     # One channel of ones for each group: the sums of what every window covers.
     group = op.integer("group", 1, 2**24)
     ones = np.ones((group, *weights.array.shape[1:]), np.int8)
-    sums = conv(add_weight(ctx, ones, before, f"{name}.sums.weight"))
+    sums = at.make("conv", image, at.weight(ones, ".sums.weight"), **attributes)
     if group > 1:
         count = weights.array.shape[0] // group
         index = np.repeat(np.arange(group), count).astype(np.int64)
-        places = add_weight(ctx, index, before, f"{name}.groups")
-        sums = make("gather", [sums, places], {"axis": 1}, before=before, like=op).result
-    return _less(total, sums, weights.zero.reshape(1, -1, 1, 1), before, op, ctx)
+        sums = at.make("gather", sums, at.weight(index, ".groups"), axis=1)
+    return _less(total, sums, weights.zero.reshape(1, -1, 1, 1), at)
 
 
-def multiplied(
-    op: Operation,
-    x: Bytes,
-    weights: ByteWeights,
-    bias: Bias,
-    before: Operation,
-    ctx: CompilerContext,
-) -> SSAValue:
+def multiplied(x: Bytes, weights: ByteWeights, bias: Bias, at: Rewriter) -> SSAValue:
     """The int32 sums of a product of a matrix and constant weights, which are of rank 2."""
-    flags: dict[str, PythonValue] = {"transpose_b": True}
-    name = op.node_name or "matmul"
-    operands = [x.value, add_weight(ctx, weights.array, before, f"{name}.weight")]
-    operands += _moved(bias, weights, x, name, before, ctx)
-    total = make("matmul", operands, flags, before=before, like=op).result
+    weight = at.weight(weights.array, ".weight")
+    more = _moved(bias, weights, x, at)
+    total = at.make("matmul", x.value, weight, *more, transpose_b=True)
     if not weights.zero.any():
         return total
-    ones = np.ones((1, weights.array.shape[1]), np.int8)
-    column = add_weight(ctx, ones, before, f"{name}.ones")
-    sums = make("matmul", [x.value, column], flags, before=before, like=op).result
+    ones = at.weight(np.ones((1, weights.array.shape[1]), np.int8), ".ones")
+    sums = at.make("matmul", x.value, ones, transpose_b=True)
     lead = (1,) * (len(shape_of(total)) - 1)
-    return _less(total, sums, weights.zero.reshape(*lead, -1), before, op, ctx)
+    return _less(total, sums, weights.zero.reshape(*lead, -1), at)
 
 
-def padded(x: Bytes, pads: tuple[int, ...], before: Operation) -> tuple[SSAValue, tuple[int, ...]]:
+def padded(x: Bytes, pads: tuple[int, ...], at: Rewriter) -> tuple[SSAValue, tuple[int, ...]]:
     """An image padded with its zero point, unless that is 0, which operations pad with anyway."""
     if x.zero == 0 or not any(pads):
         return x.value, pads
@@ -115,42 +92,29 @@ def padded(x: Bytes, pads: tuple[int, ...], before: Operation) -> tuple[SSAValue
         attributes["value"] = float(x.zero)
     else:
         operands.append(x.zero)
-    return make("pad", operands, attributes, before=before, like=before).result, (0, 0, 0, 0)
+    return at.of(at.op).make("pad", *operands, **attributes), (0, 0, 0, 0)
 
 
-def _moved(
-    bias: Bias, weights: ByteWeights, x: Bytes, name: str, before: Operation, ctx: CompilerContext
-) -> list[SSAValue]:
+def _moved(bias: Bias, weights: ByteWeights, x: Bytes, at: Rewriter) -> list[SSAValue]:
     """The int32 bias of sums over bytes as they are, modulo 2**32; none where it is 0."""
-    sums = weights.sums
+    sums, plain = weights.sums, at.of(at.op)
     if isinstance(x.zero, int) and not isinstance(bias, SSAValue):
         moved = (bias - x.zero * sums).astype(np.int32)
-        return [add_weight(ctx, moved, before, f"{name}.bias")] if moved.any() else []
+        return [at.weight(moved, ".bias")] if moved.any() else []
     if isinstance(x.zero, int):
         moved = (x.zero * sums).astype(np.int32)
-        subtrahend = add_weight(ctx, moved, before, f"{name}.sums") if moved.any() else None
+        subtrahend = at.weight(moved, ".sums") if moved.any() else None
     else:
-        sums = add_weight(ctx, sums.astype(np.int32), before, f"{name}.sums")
-        zero = make("cast", [x.zero], {"to": "int32"}, before=before, like=before).result
-        subtrahend = make("mul", [sums, zero], before=before, like=before).result
+        sums = at.weight(sums.astype(np.int32), ".sums")
+        subtrahend = plain.make("mul", sums, plain.make("cast", x.zero, to="int32"))
     if not isinstance(bias, SSAValue):
-        bias = add_weight(ctx, bias.astype(np.int32), before, f"{name}.bias")
-    if subtrahend is None:
-        return [bias]
-    return [make("sub", [bias, subtrahend], before=before, like=before).result]
+        bias = at.weight(bias.astype(np.int32), ".bias")
+    return [bias if subtrahend is None else plain.make("sub", bias, subtrahend)]
 
 
-def _less(
-    total: SSAValue,
-    sums: SSAValue,
-    zeros: Array,
-    before: Operation,
-    like: Operation,
-    ctx: CompilerContext,
-) -> SSAValue:
+def _less(total: SSAValue, sums: SSAValue, zeros: Array, at: Rewriter) -> SSAValue:
     """total - zeros * sums, in int32; zeros that are all the same are one."""
     if bool((zeros == zeros.reshape(-1)[0]).all()):
         zeros = zeros.reshape(-1)[0]
-    weight = add_weight(ctx, zeros.astype(np.int32), before, f"{like.node_name or 'sums'}.zeros")
-    product = make("mul", [sums, weight], before=before, like=like).result
-    return make("sub", [total, product], before=before, like=like).result
+    weight = at.weight(zeros.astype(np.int32), ".zeros")
+    return at.make("sub", total, at.make("mul", sums, weight))

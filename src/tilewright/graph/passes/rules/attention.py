@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.editing import constant, erase, make, only_user
-from tilewright.graph.passes.editing import replace as replace_operation
-from tilewright.ir import PythonValue, SSAValue, VerifyException, f32
-from tilewright.ir.passes import CompilerContext
+from tilewright.graph.passes.editing import Rewriter, erase, only_user, producer
+from tilewright.ir import SSAValue, VerifyException, f32
 from tilewright.ir.types import shape_of, tensor_type
 
 
@@ -22,22 +21,24 @@ class _Scores:
     mask: SSAValue | None = None
 
 
-def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
+def recognise_attention(op: Operation, at: Rewriter) -> bool:
     """softmax(q @ k * c + mask) @ v, of four axes, with c constant and between the two any order.
 
     Operands and result get transposes that put heads after rows, and back: models mostly have
     the opposite ones there, and the two cancel.
     """
-    if op.operation != "matmul" or len(op.inputs) != 2 or len(shape_of(op.result)) != 4:
+    if len(op.inputs) != 2 or len(shape_of(op.result)) != 4:
         return False
     if op.get("transpose_a", False) or op.get("transpose_b", False):
         return False
     if tensor_type(op.result).element_type != f32:
         return False
-    softmax = _alone(op.inputs[0], "softmax", op)
-    if softmax is None or softmax.integer("axis", -4, 3) % 4 != 3:
+    softmax = producer(op.inputs[0], "softmax")
+    if softmax is None or only_user(softmax.result) is not op:
         return False
-    scores = _scores(softmax.inputs[0], softmax, ctx)
+    if softmax.integer("axis", -4, 3) % 4 != 3:
+        return False
+    scores = _scores(softmax.inputs[0], softmax, at)
     if scores is None:
         return False
     product = scores.product
@@ -47,43 +48,29 @@ def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
         return False
     swapped, turned = (0, 2, 1, 3), (0, 3, 1, 2)
     orders = (swapped, swapped if product.get("transpose_b", False) else turned, swapped)
-    steps: list[Operation] = []
-    for value, order in zip((q, k, v), orders, strict=True):
-        permutation: dict[str, PythonValue] = {"permutation": order}
-        steps.append(make("transpose", [value], permutation, before=op, like=product))
-    operands: list[SSAValue] = [step.result for step in steps]
+    operands = [
+        at.of(product).make("transpose", value, permutation=order)
+        for value, order in zip((q, k, v), orders, strict=True)
+    ]
+    made = [value.owner for value in operands]
     if scores.mask is not None:
         shape = shape_of(scores.mask)
+        operands.append(scores.mask)
         if len(shape) < 4:
-            wide: dict[str, PythonValue] = {"shape": (1,) * (4 - len(shape)) + shape}
-            steps.append(make("reshape", [scores.mask], wide, before=op, like=op))
-            operands.append(steps[-1].result)
-        else:
-            operands.append(scores.mask)
-    scale: dict[str, PythonValue] = {"scale": scores.scale}
-    try:
-        attention = make("attention", operands, scale, before=op, like=op)
-    except VerifyException:
-        attention = None
-    if attention is None or not serving(candidate(attention), ctx.machine):
-        for step in [*([attention] if attention is not None else []), *reversed(steps)]:
+            operands[3] = at.make("reshape", scores.mask, shape=(1,) * (4 - len(shape)) + shape)
+            made.append(operands[3].owner)
+    attention = None
+    with suppress(VerifyException):
+        attention = at.make("attention", *operands, scale=scores.scale).owner
+    if isinstance(attention, Operation) and serving(candidate(attention), at.machine):
+        return at.replace(at.make("transpose", attention.result, permutation=swapped))
+    for step in (attention, *reversed(made)):
+        if isinstance(step, Operation):
             erase(step)
-        return False
-    back: dict[str, PythonValue] = {"permutation": swapped}
-    result = make("transpose", [attention.result], back, before=op, like=op)
-    replace_operation(op, result.result)
-    return True
+    return False
 
 
-def _alone(value: SSAValue, name: str, user: Operation) -> Operation | None:
-    """The operation of that name that computes a value for one user."""
-    owner = value.owner
-    if not isinstance(owner, Operation) or owner.operation != name:
-        return None
-    return owner if only_user(value) is user else None
-
-
-def _scores(value: SSAValue, user: Operation, ctx: CompilerContext) -> _Scores | None:
+def _scores(value: SSAValue, user: Operation, at: Rewriter) -> _Scores | None:
     """The scores behind a softmax."""
     owner = value.owner
     if not isinstance(owner, Operation) or only_user(value) is not user:
@@ -97,12 +84,12 @@ def _scores(value: SSAValue, user: Operation, ctx: CompilerContext) -> _Scores |
         inner, other = owner.inputs[index], owner.inputs[1 - index]
         if shape_of(inner) != shape_of(value):
             continue
-        scores = _scores(inner, owner, ctx)
+        scores = _scores(inner, owner, at)
         if scores is None:
             continue
         if owner.operation == "add":
             return replace(scores, mask=other) if scores.mask is None else None
-        array = constant(other, ctx)
+        array = at.constant(other)
         if array is None or array.size != 1 or scores.mask is not None:
             continue
         factor = float(array.reshape(-1)[0])

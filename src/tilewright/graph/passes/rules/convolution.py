@@ -10,9 +10,8 @@ from math import gcd
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import add_weight, constant, make, replace
+from tilewright.graph.passes.editing import Rewriter
 from tilewright.ir import PythonValue, SSAValue
-from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
 
 
@@ -29,7 +28,7 @@ class Axis:
     """The rows that are kept, of those that there were."""
 
 
-def crop_taps(op: Operation, ctx: CompilerContext) -> bool:
+def crop_taps(op: Operation, at: Rewriter) -> bool:
     """Drop taps of constant weights that lie in padding at every position of the result.
 
     Before, on an image [1, 8, 1, 40]::
@@ -44,7 +43,7 @@ def crop_taps(op: Operation, ctx: CompilerContext) -> bool:
     is 1; where every tap is dead the result is the bias. A tap that is dead between others stays if
     those that are left are not equally far apart.
     """
-    if op.operation != "conv" or op.get("fill", 0):
+    if op.get("fill", 0):
         return False
     image, weights, result = (shape_of(v)[2:] for v in (*op.inputs[:2], op.result))
     strides, pads = op.integers("strides"), op.integers("pads")
@@ -54,26 +53,24 @@ def crop_taps(op: Operation, ctx: CompilerContext) -> bool:
     ]
     living = [live_taps(axis, result[i], strides[i]) for i, axis in enumerate(whole)]
     if not all(living):
-        return _only_bias(op, ctx)
+        return _only_bias(op, at)
     axes = [cropped(axis, living[i], result[i], strides[i]) for i, axis in enumerate(whole)]
     if axes == whole:
         return False
     rows, columns = axes
     weight = op.inputs[1]
     if [axis.taps for axis in axes] != [axis.taps for axis in whole]:
-        array = constant(weight, ctx)
+        array = at.constant(weight)
         if array is None:
             return False
         kept = array[:, :, rows.taps][:, :, :, columns.taps]
-        element = tensor_type(weight).element_type
-        weight = add_weight(ctx, kept, op, f"{op.node_name or 'conv'}.weight", element)
-    replace(op, along(op, axes, [weight, *op.inputs[2:]], op).result)
-    return True
+        weight = at.weight(kept, ".weight", tensor_type(weight).element_type)
+    return at.replace(along(op, axes, [weight, *op.inputs[2:]], at))
 
 
 def along(
-    conv: Operation, axes: Sequence[Axis], constants: Sequence[SSAValue], before: Operation
-) -> Operation:
+    conv: Operation, axes: Sequence[Axis], constants: Sequence[SSAValue], at: Rewriter
+) -> SSAValue:
     """A convolution of the same image by other weights, and perhaps a bias, along other axes.
 
     A slice takes the part of the image that the axes read.
@@ -81,30 +78,26 @@ def along(
     rows, columns = axes
     image = conv.inputs[0]
     if any(axis.image != range(size) for axis, size in zip(axes, shape_of(image)[2:], strict=True)):
-        bounds: dict[str, PythonValue] = {
-            "starts": (rows.image.start, columns.image.start),
-            "ends": (rows.image.stop, columns.image.stop),
-            "axes": (2, 3),
-        }
-        image = make("slice", [image], bounds, before=before, like=conv).result
+        starts = (rows.image.start, columns.image.start)
+        ends = (rows.image.stop, columns.image.stop)
+        image = at.make("slice", image, starts=starts, ends=ends, axes=(2, 3))
     values: dict[str, PythonValue] = {
         **conv.values,
         "dilations": (rows.dilation, columns.dilation),
         "pads": tuple(pad for pair in zip(rows.pads, columns.pads, strict=True) for pad in pair),
     }
-    return make("conv", [image, *constants], values, before=before, like=conv)
+    return at.make("conv", image, *constants, **values)
 
 
-def _only_bias(op: Operation, ctx: CompilerContext) -> bool:
+def _only_bias(op: Operation, at: Rewriter) -> bool:
     """A convolution that reads nothing but padding is its bias, or zero."""
     kind = tensor_type(op.result)
     shape = shape_of(op.result)
-    bias = constant(op.inputs[2], ctx) if len(op.inputs) == 3 else np.zeros(shape[1])
+    bias = at.constant(op.inputs[2]) if len(op.inputs) == 3 else np.zeros(shape[1])
     if bias is None:
         return False
     array = np.broadcast_to(bias[:, None, None], shape).astype(element_dtype(kind.element_type))
-    replace(op, add_weight(ctx, array, op, f"{op.node_name or 'conv'}.bias", kind.element_type))
-    return True
+    return at.replace(at.weight(array, ".bias", kind.element_type))
 
 
 def live_taps(axis: Axis, results: int, stride: int) -> list[int]:

@@ -15,22 +15,13 @@ from math import prod
 import numpy as np
 
 from tilewright.graph.operations import Operation
+from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.operations.views import InterleaveOp, ReshapeOp, SliceOp, TransposeOp
-from tilewright.graph.passes.editing import (
-    add_weight,
-    constant,
-    erase,
-    make,
-    only_user,
-    per_channel,
-    replace,
-    reshaped,
-)
+from tilewright.graph.passes.editing import Rewriter, only_user, per_channel
 from tilewright.graph.passes.rules.convolution import Axis, along
 from tilewright.graph.passes.strides import dense_box, slice_box
-from tilewright.ir import PythonValue, SSAValue
-from tilewright.ir.passes import CompilerContext
+from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.memory.alignment import ceil_div
@@ -57,7 +48,7 @@ class Phases:
     """The operations that interleave it, first to last."""
 
 
-def split_phases(op: Operation, ctx: CompilerContext) -> bool:
+def split_phases(op: Operation, at: Rewriter) -> bool:
     """One convolution for each phase, where the machine writes pixels at a distance.
 
     Before::
@@ -80,10 +71,10 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
     want it. A slice after it takes rows or pixels off the last phases.
     """
     phases = _phases_of(op)
-    if phases is None or not _writes_apart(phases, ctx.machine):
+    if phases is None or not _writes_apart(phases, at.machine):
         return False
     conv = phases.conv
-    arrays = [constant(value, ctx) for value in conv.inputs[1:]]
+    arrays = [at.constant(value) for value in conv.inputs[1:]]
     known = [a for a in arrays if a is not None and np.issubdtype(a.dtype, np.floating)]
     if len(known) < len(arrays):
         return False
@@ -99,13 +90,11 @@ def split_phases(op: Operation, ctx: CompilerContext) -> bool:
                 for a in known
             ]
             sizes = [len(range(row, extents[0], down)), len(range(pixel, extents[1], along))]
-            parts.append(_phase(conv, phase_weights, sizes, op, ctx).result)
-    steps: dict[str, PythonValue] = {"steps": phases.steps}
-    value = make("interleave", parts, steps, before=op, like=op).result
-    replace(op, reshaped(value, shape_of(op.result), op) if len(shape_of(op.result)) < 4 else value)
-    for step in reversed([conv, *phases.chain[:-1]]):
-        erase(step)
-    return True
+            parts.append(_phase(conv, phase_weights, sizes, at))
+    value = at.make("interleave", *parts, steps=phases.steps)
+    shape = shape_of(op.result)
+    whole = at.reshaped(value, shape) if len(shape) < 4 else value
+    return at.replace(whole, *reversed([conv, *phases.chain[:-1]]))
 
 
 def _phases_of(op: Operation) -> Phases | None:
@@ -120,9 +109,9 @@ def _phases_of(op: Operation) -> Phases | None:
     swap = last.inputs[0].owner
     split = swap.inputs[0].owner if isinstance(swap, TransposeOp) else None
     conv = split.inputs[0].owner if isinstance(split, ReshapeOp) else None
-    if not isinstance(swap, TransposeOp) or not isinstance(split, ReshapeOp):
+    if not (isinstance(swap, TransposeOp) and isinstance(split, ReshapeOp)):
         return None
-    if not isinstance(conv, Operation) or conv.operation != "conv":
+    if not isinstance(conv, ConvOp):
         return None
     chain = (split, swap, last) if last is op else (split, swap, last, op)
     if any(
@@ -206,13 +195,7 @@ def _writes_apart(phases: Phases, machine: Machine) -> bool:
     return bool(primitives)
 
 
-def _phase(
-    conv: Operation,
-    arrays: Sequence[Array],
-    sizes: list[int],
-    before: Operation,
-    ctx: CompilerContext,
-) -> Operation:
+def _phase(conv: Operation, arrays: Sequence[Array], sizes: list[int], at: Rewriter) -> SSAValue:
     """A phase of ``sizes`` rows and pixels: [channels, ci / group, taps...] weights, and a bias."""
     strides, dilations, pads = (conv.integers(name) for name in ("strides", "dilations", "pads"))
     weight, axes = arrays[0], list[Axis]()
@@ -233,10 +216,10 @@ def _phase(
         weight = weight[tuple(kept)]
     element = tensor_type(conv.result).element_type
     constants = [
-        add_weight(ctx, array, before, f"{conv.node_name or 'conv'}.{kind}", element)
-        for array, kind in zip((weight, *arrays[1:]), ("weight", "bias"), strict=False)
+        at.of(conv).weight(array, hint, element)
+        for array, hint in zip((weight, *arrays[1:]), (".weight", ".bias"), strict=False)
     ]
-    return along(conv, axes, constants, before)
+    return along(conv, axes, constants, at.of(conv))
 
 
 def fitted(taps: range, dilation: int, above: int, extent: int, results: int, stride: int) -> Axis:
@@ -257,14 +240,14 @@ def fitted(taps: range, dilation: int, above: int, extent: int, results: int, st
     return Axis(taps, dilation, (max(0, -first), max(0, end - extent)), image)
 
 
-def sink_interleave(op: Operation, ctx: CompilerContext) -> bool:
+def sink_interleave(op: Operation, at: Rewriter) -> bool:
     """map(interleave(x, ...)) = interleave(map(x), ...), so that maps join what computes the parts.
 
     Other operands of the map are constant along rows and pixels.
     """
     if not isinstance(op, PointwiseOperation) and op.operation != "batch_norm":
         return False
-    if not _joins_convolutions(op, ctx.machine):
+    if not _joins_convolutions(op, at.machine):
         return False
     for index, value in enumerate(op.inputs):
         last, shape = value.owner, shape_of(value)
@@ -275,25 +258,17 @@ def sink_interleave(op: Operation, ctx: CompilerContext) -> bool:
             continue
         if _as_image(shape) != shape_of(join.result) or shape_of(op.result) != shape:
             continue
-        others = _constants(op, index, ctx)
+        others = _constants(op, index, at)
         if others is None:
             continue
         parts = [
-            make(
-                op.operation,
-                [*others[:index], part, *others[index:]],
-                op.values,
-                before=op,
-                like=op,
-            )
+            at.make(op.operation, *others[:index], part, *others[index:], **op.values)
             for part in join.inputs
         ]
-        joined = make("interleave", [p.result for p in parts], join.values, before=op, like=op)
-        replace(op, reshaped(joined.result, shape, op) if len(shape) == 3 else joined.result)
-        for step in dict.fromkeys((last, join)):
-            assert isinstance(step, Operation)
-            erase(step)
-        return True
+        joined = at.make("interleave", *parts, **join.values)
+        whole = at.reshaped(joined, shape) if len(shape) == 3 else joined
+        unused = [last] if isinstance(last, ReshapeOp) else []
+        return at.replace(whole, *unused, join)
     return False
 
 
@@ -305,15 +280,14 @@ def _joins_convolutions(op: Operation, machine: Machine) -> bool:
     )
 
 
-def _constants(op: Operation, index: int, ctx: CompilerContext) -> list[SSAValue] | None:
+def _constants(op: Operation, index: int, at: Rewriter) -> list[SSAValue] | None:
     """A map's operands but one, for images; None if they vary along rows or pixels."""
     if op.operation == "batch_norm":
         return list(op.inputs[1:]) if index == 0 else None
     others: list[SSAValue] = []
     for value in [v for i, v in enumerate(op.inputs) if i != index]:
-        array = constant(value, ctx)
+        array = at.constant(value)
         if array is None or per_channel(array, shape_of(op.result), 1) is None:
             return None
-        lifted = array.reshape(1, -1, 1, 1)
-        others.append(add_weight(ctx, lifted, op, f"{op.node_name or op.operation}.constant"))
+        others.append(at.weight(array.reshape(1, -1, 1, 1), ".constant"))
     return others

@@ -10,29 +10,18 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.operations.binary import BinaryOperation
 from tilewright.graph.operations.pointwise import PointwiseOperation, PReluOp
 from tilewright.graph.operations.views import SliceOp
-from tilewright.graph.passes.editing import (
-    add_weight,
-    constant,
-    erase,
-    make,
-    only_user,
-    replace,
-    reshaped,
-)
-from tilewright.ir import PythonValue, SSAValue
-from tilewright.ir.passes import CompilerContext
+from tilewright.graph.passes.editing import Rewriter, only_user, producer
+from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
 
-def drop_identity(op: Operation, ctx: CompilerContext) -> bool:
+def drop_identity(op: Operation, at: Rewriter) -> bool:
     """An operation whose result is its first operand: gone."""
-    if not _is_identity(op, ctx) or op.inputs[0].type != op.result.type:
-        return False
-    replace(op, op.inputs[0])
-    return True
+    same = _is_identity(op, at) and op.inputs[0].type == op.result.type
+    return same and at.replace(op.inputs[0])
 
 
-def _is_identity(op: Operation, ctx: CompilerContext) -> bool:
+def _is_identity(op: Operation, at: Rewriter) -> bool:
     match op.operation:
         case "reshape" | "convert_layout":
             return True
@@ -48,9 +37,9 @@ def _is_identity(op: Operation, ctx: CompilerContext) -> bool:
         case "pad":
             return not any(op.integers("pads"))
         case "mul" | "div":
-            return _is_constant(op, 1.0, ctx)
+            return _is_constant(op, 1.0, at)
         case "add" | "sub":
-            return _is_constant(op, 0.0, ctx)
+            return _is_constant(op, 0.0, at)
         case "clip":
             return op.get("minimum", -np.inf) == -np.inf and op.get("maximum", np.inf) == np.inf
         case "relu":
@@ -59,59 +48,43 @@ def _is_identity(op: Operation, ctx: CompilerContext) -> bool:
             return False
 
 
-def _is_constant(op: Operation, number: float, ctx: CompilerContext) -> bool:
-    array = constant(op.inputs[1], ctx)
+def _is_constant(op: Operation, number: float, at: Rewriter) -> bool:
+    array = at.constant(op.inputs[1])
     return array is not None and bool((array == number).all())
 
 
-def merge_reshapes(op: Operation, ctx: CompilerContext) -> bool:
+def merge_reshapes(op: Operation, at: Rewriter) -> bool:
     """Rewrite reshape(reshape(x)) to reshape(x); return True if it matched."""
-    inner = op.inputs[0].owner if op.inputs else None
-    if op.operation != "reshape" or not isinstance(inner, Operation):
+    inner = producer(op.inputs[0], "reshape")
+    if inner is None:
         return False
-    if inner.operation != "reshape":
-        return False
-    merged = make("reshape", [inner.inputs[0]], op.values, before=op, like=op)
-    replace(op, merged.result)
-    _erase_unused(inner)
-    return True
+    return at.replace(at.make("reshape", inner.inputs[0], **op.values), inner)
 
 
-def merge_transposes(op: Operation, ctx: CompilerContext) -> bool:
+def merge_transposes(op: Operation, at: Rewriter) -> bool:
     """transpose(transpose(x)) = transpose(x) by the composed permutation."""
-    inner = op.inputs[0].owner if op.inputs else None
-    if op.operation != "transpose" or not isinstance(inner, Operation):
-        return False
-    if inner.operation != "transpose":
+    inner = producer(op.inputs[0], "transpose")
+    if inner is None:
         return False
     first, second = inner.integers("permutation"), op.integers("permutation")
     order = tuple(first[axis] for axis in second)
-    merged = make("transpose", [inner.inputs[0]], {"permutation": order}, before=op, like=op)
-    replace(op, merged.result)
-    _erase_unused(inner)
-    return True
+    return at.replace(at.make("transpose", inner.inputs[0], permutation=order), inner)
 
 
-def transpose_to_reshape(op: Operation, ctx: CompilerContext) -> bool:
+def transpose_to_reshape(op: Operation, at: Rewriter) -> bool:
     """A transpose that moves only axes of extent 1 is a reshape."""
-    if op.operation != "transpose":
-        return False
     shape, order = shape_of(op.inputs[0]), op.integers("permutation")
     wide = [axis for axis in order if shape[axis] != 1]
     if wide != sorted(wide):
         return False
-    reshaped = make("reshape", [op.inputs[0]], {"shape": shape_of(op.result)}, before=op, like=op)
-    replace(op, reshaped.result)
-    return True
+    return at.replace(at.make("reshape", op.inputs[0], shape=shape_of(op.result)))
 
 
-def recognise_shuffle(op: Operation, ctx: CompilerContext) -> bool:
+def recognise_shuffle(op: Operation, at: Rewriter) -> bool:
     """Channels split into groups, the two axes swapped, and joined again: a channel shuffle."""
-    swap = op.inputs[0].owner if op.operation == "reshape" else None
-    if not isinstance(swap, Operation) or swap.operation != "transpose":
-        return False
-    split = swap.inputs[0].owner
-    if not isinstance(split, Operation) or split.operation != "reshape":
+    swap = producer(op.inputs[0], "transpose")
+    split = producer(swap.inputs[0], "reshape") if swap is not None else None
+    if swap is None or split is None:
         return False
     image, parts = shape_of(split.inputs[0]), shape_of(split.result)
     if len(image) != 4 or len(parts) != 5 or shape_of(op.result) != image:
@@ -120,31 +93,23 @@ def recognise_shuffle(op: Operation, ctx: CompilerContext) -> bool:
         return False
     if swap.integers("permutation") != (0, 2, 1, 3, 4):
         return False
-    if not ctx.machine.primitives_for("channel_shuffle"):
-        return False
-    groups: dict[str, PythonValue] = {"groups": parts[1]}
-    shuffle = make("channel_shuffle", [split.inputs[0]], groups, before=op, like=swap)
-    replace(op, shuffle.result)
-    return True
+    return at.replace(at.of(swap).make("channel_shuffle", split.inputs[0], groups=parts[1]))
 
 
-def sink_reshape(op: Operation, ctx: CompilerContext) -> bool:
+def sink_reshape(op: Operation, at: Rewriter) -> bool:
     """map(reshape(x)) = reshape(map(x)), so that a map can join what computes x."""
     if not isinstance(op, PointwiseOperation) or len(op.inputs) != 1:
         return False
-    inner = op.inputs[0].owner
-    if not isinstance(inner, Operation) or inner.operation != "reshape":
+    inner = producer(op.inputs[0], "reshape")
+    if inner is None:
         return False
     if only_user(inner.result) is not op or only_user(inner.inputs[0]) is not inner:
         return False
-    mapped = make(op.operation, [inner.inputs[0]], op.values, before=op, like=op)
-    reshaped = make("reshape", [mapped.result], inner.values, before=op, like=inner)
-    replace(op, reshaped.result)
-    _erase_unused(inner)
-    return True
+    mapped = at.make(op.operation, inner.inputs[0], **op.values)
+    return at.replace(at.of(inner).make("reshape", mapped, **inner.values), inner)
 
 
-def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
+def sink_reshape_of_rows(op: Operation, at: Rewriter) -> bool:
     """map(reshape(x), y) = reshape(map(x, reshape(y))), where x is the rows of a matrix product.
 
     The map joins the product's kernel then. ``y`` has the map's shape, or is constant per column.
@@ -152,8 +117,8 @@ def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
     if not isinstance(op, BinaryOperation):
         return False
     for index, value in enumerate(op.inputs):
-        inner, other = value.owner, op.inputs[1 - index]
-        if not isinstance(inner, Operation) or inner.operation != "reshape":
+        inner, other = producer(value, "reshape"), op.inputs[1 - index]
+        if inner is None:
             continue
         rows, shape = shape_of(inner.inputs[0]), shape_of(op.result)
         if len(rows) != 2 or rows[-1:] != shape[-1:] or shape_of(value) != shape:
@@ -169,12 +134,9 @@ def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
             target = (1, prod(extents))
         else:
             continue
-        operands = [inner.inputs[0], reshaped(other, target, op)]
-        mapped = make(op.operation, operands[:: -1 if index else 1], op.values, before=op, like=op)
-        sunk = make("reshape", [mapped.result], inner.values, before=op, like=inner)
-        replace(op, sunk.result)
-        erase(inner)
-        return True
+        operands = [inner.inputs[0], at.reshaped(other, target)]
+        mapped = at.make(op.operation, *operands[:: -1 if index else 1], **op.values)
+        return at.replace(at.of(inner).make("reshape", mapped, **inner.values), inner)
     return False
 
 
@@ -186,23 +148,17 @@ def _computes_rows(value: SSAValue) -> bool:
     return isinstance(owner, Operation) and owner.operation == "matmul"
 
 
-def lift_constant(op: Operation, ctx: CompilerContext) -> bool:
+def lift_constant(op: Operation, at: Rewriter) -> bool:
     """A constant operand of a map gets the result's rank: extents 1 in front."""
     if not isinstance(op, BinaryOperation | PReluOp):
         return False
     rank = len(shape_of(op.result))
     for index, value in enumerate(op.inputs):
-        array = constant(value, ctx)
+        array = at.constant(value)
         if array is None or array.ndim == rank:
             continue
         lifted = array.reshape((1,) * (rank - array.ndim) + array.shape)
         operands = list(op.inputs)
-        operands[index] = add_weight(ctx, lifted, op, f"{op.node_name or op.operation}.constant")
-        replace(op, make(op.operation, operands, op.values, before=op, like=op).result)
-        return True
+        operands[index] = at.weight(lifted, ".constant")
+        return at.replace(at.make(op.operation, *operands, **op.values))
     return False
-
-
-def _erase_unused(op: Operation) -> None:
-    if op.result.first_use is None:
-        erase(op)
