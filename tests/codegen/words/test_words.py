@@ -18,7 +18,6 @@ from tilewright.codegen.words import (
     disassemble,
     encode,
     from_bytes,
-    listing,
     to_bytes,
 )
 from tilewright.errors import TilewrightError
@@ -80,13 +79,11 @@ def test_text_to_units_and_back():
     assert to_bytes(replace(TOY, order="big"), units)[:4] == b"\x10\0\0\x05"
 
 
-def test_listing_shows_addresses_words_and_remarks():
+def test_remarks_stand_before_their_instructions():
     units = assemble(TOY, "act kind=relu\nmove length=2\n")
-    assert listing(TOY, units, [(1, "a  remark")]) == (
-        "00000000  20000010                    act kind=relu\n"
-        "; a remark\n"
-        "00000004  10000001 00000001 00000000  move length=2\n"
-    )
+    text = disassemble(TOY, units, [(1, "a  remark")])
+    assert text == "act kind=relu\n; a remark\nmove length=2\n"
+    assert np.array_equal(assemble(TOY, text), units)
 
 
 @pytest.mark.parametrize(

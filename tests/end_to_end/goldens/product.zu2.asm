@@ -4,6 +4,7 @@ load jump_write=3, channel=32, reg_id=2, ddr_addr=0x240
 load bank_id=1, jump_write=3, channel=32, reg_id=2, ddr_addr=0x260
 load bank_id=2, jump_write=3, channel=32, reg_id=2, ddr_addr=0x280
 load bank_id=3, jump_write=3, channel=32, reg_id=2, ddr_addr=0x2a0
+convinit jump_read=3, shift_cut=9, jump_read_endl=3, shift_bias=5, jump_write=2, valid_pixel_parallel=4, jump_write_endl=2
 load bank_id=8, jump_write=3, channel=32
 load bank_id=9, jump_write=3, channel=32, ddr_addr=0x20
 load bank_id=10, jump_write=3, channel=32, ddr_addr=0x40
@@ -21,7 +22,6 @@ load bank_addr=0x3, bank_id=9, jump_write=3, channel=32, ddr_addr=0x1a0
 load bank_addr=0x3, bank_id=10, jump_write=3, channel=32, ddr_addr=0x1c0
 load bank_addr=0x3, bank_id=11, jump_write=3, channel=32, ddr_addr=0x1e0
 load put=load+conv, bank_id=21, channel=16, reg_id=1, ddr_addr=0xc00
-convinit jump_read=3, shift_cut=9, jump_read_endl=3, shift_bias=5, jump_write=2, valid_pixel_parallel=4, jump_write_endl=2
 conv take=load+conv, channel_group=3, bank_id_out=4, bank_addr_in_1=0x3, bank_addr_in_2=0x6, bank_addr_in_3=0x9, channel_offset=4
 conv put=save+conv, bank_addr_out=0x1, channel_group=3, bank_addr_weights=0x3, bank_addr_bias=0x1, bank_id_out=4, bank_addr_in_1=0x3, bank_addr_in_2=0x6, bank_addr_in_3=0x9, channel_offset=4
 save take=save+conv, bank_id=4, jump_read=2, channel=16, reg_id=2, ddr_addr=0x140

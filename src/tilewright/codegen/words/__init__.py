@@ -1,4 +1,4 @@
-"""Instruction words: formats as data, encoder and decoder, assembler, disassembler, listings.
+"""Instruction words: formats as data, encoder and decoder, assembler, disassembler.
 
 An instruction has one or more units of 8, 16, 32 or 64 bits; instructions of one set may differ in
 how many. A target writes its instructions down as ``InstructionSet(...)``; all else follows:
@@ -9,7 +9,7 @@ how many. A target writes its instructions down as ``InstructionSet(...)``; all 
 """
 
 from tilewright.codegen.words.assemble import assemble
-from tilewright.codegen.words.disassemble import disassemble, instruction_text, listing
+from tilewright.codegen.words.disassemble import disassemble, instruction_text
 from tilewright.codegen.words.fields import (
     Column,
     Columns,
@@ -54,7 +54,6 @@ __all__ = [
     "from_bytes",
     "instruction_text",
     "lay_out",
-    "listing",
     "manual",
     "selector",
     "to_bytes",

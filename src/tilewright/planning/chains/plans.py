@@ -25,8 +25,10 @@ from tilewright.planning.chains.units import Places, Unit, units_of
 from tilewright.planning.cost.bounds import (
     compute_cycles,
     engine_flows,
+    granule_bound,
     main_bandwidth,
     peak_cycles,
+    physical_bound,
     primitives_for,
 )
 from tilewright.planning.domain import Kernel
@@ -102,6 +104,10 @@ def plan_chain(
 def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
     """Physical and granule bound of a kernel with its producers: the work of the busiest engine, of
     those that move the part for what is not internal, and main memory's for that."""
+    if not kernel.producers:
+        every = primitives_for(kernel, machine)
+        physical = min(physical_bound(kernel, machine, each) for each in every)
+        return physical, min(granule_bound(kernel, machine, each) for each in every)
     peak: dict[str, float] = {}
     granule: dict[str, float] = {}
     moving: dict[str, float] = {}

@@ -35,6 +35,9 @@ ORDERED = 3
 PRICED = 24
 """Tilings that are priced, best estimate first, in the coarse round; a third of it in others."""
 
+SETTLED = 0.005
+"""The gain below which no tiling is priced whose instructions are of rows: prices are no nearer."""
+
 REFINED = 3
 """Tiles around which sizes are tried that the coarse round left out."""
 
@@ -208,6 +211,8 @@ class Search:
         made when the tiling's turn comes by the least that it may be."""
         most = PRICED // 3 if self.priced else PRICED
         best, done = min((entry[0] for entry in self.priced), default=inf), 0
+        by_rows = any(each.machine.synchronisation.by_rows for each in self.candidates)
+        gain = 1 + SETTLED * by_rows
         queue = [
             (space_of_tiling.least, -space_of_tiling.tile_points, n, False)
             for n, space_of_tiling in enumerate(tilings)
@@ -216,7 +221,7 @@ class Search:
         while queue:
             _, points, number, fits = heappop(queue)
             tiling = tilings[number]
-            if tiling.bound > best:
+            if tiling.bound * gain > best:
                 continue
             if not fits:
                 if tiling.fits():

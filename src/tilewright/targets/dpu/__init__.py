@@ -11,7 +11,7 @@ target.py has the targets that networks are compiled for (README.md). A program 
 from tilewright.targets.dpu.core import CORES, Core, core_named
 from tilewright.targets.dpu.execute import run
 from tilewright.targets.dpu.operations import Operation, read_program
-from tilewright.targets.dpu.text import assemble, disassemble, listing, manual
+from tilewright.targets.dpu.text import assemble, disassemble, manual
 from tilewright.targets.dpu.timing import Report, check_program, time_program
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "check_program",
     "core_named",
     "disassemble",
-    "listing",
     "manual",
     "read_program",
     "run",

@@ -20,12 +20,6 @@ def disassemble(core: Core, data: bytes) -> str:
     return words.disassemble(instructions, from_bytes(instructions, data))
 
 
-def listing(core: Core, data: bytes) -> str:
-    """Addresses, words and text of a program; raises TilewrightError (``isa-...``)."""
-    instructions = REVISIONS[core.isa]
-    return words.listing(instructions, from_bytes(instructions, data))
-
-
 def manual(core: Core) -> str:
     """The instruction manual of the core's revision, as a markdown page."""
     groups = ", ".join(

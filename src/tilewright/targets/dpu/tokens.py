@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,49 +34,38 @@ class Matched:
     """Tokens that nothing takes (``program-token``)."""
 
 
+def numbers(engines: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The number of each instruction among those of its engine, from 1."""
+    counted = np.zeros(len(engines), np.int64)
+    for engine in range(CLASSES):
+        mine = np.flatnonzero(engines == engine)
+        counted[mine] = np.arange(1, len(mine) + 1)
+    return counted
+
+
 def match(operations: Sequence[Operation]) -> Matched:
     """The n-th take of each pair of classes with the n-th put."""
-    waits = np.zeros((len(operations), CLASSES), np.int64)
-    puts: dict[tuple[int, int], list[int]] = {}
-    takes: dict[tuple[int, int], list[int]] = {}
-    position = np.zeros(CLASSES, np.int64)
-    completed: list[int] = []
-    for operation in operations:
-        own = operation.engine
-        position[own] += 1
-        completed.append(int(position[own]))
-        for other in range(CLASSES):
-            if other == own:
-                continue
-            if operation.fields["put"] >> other & 1:
-                puts.setdefault((own, other), []).append(operation.number)
-            if operation.fields["take"] >> other & 1:
-                takes.setdefault((other, own), []).append(operation.number)
+    engines = np.array([operation.engine for operation in operations], np.int64)
+    put, take = (np.array([op.fields[n] for op in operations], np.int64) for n in ("put", "take"))
+    completed, waits = numbers(engines), np.zeros((len(operations), CLASSES), np.int64)
     starved: list[Problem] = []
     left: list[Problem] = []
-    for source in range(CLASSES):
-        for target in range(CLASSES):
-            given = puts.get((source, target), [])
-            taken = takes.get((source, target), [])
-            for producer, consumer in zip(given, taken, strict=False):
-                waits[consumer, source] = completed[producer]
-            pair = f"from {CATEGORIES[source]} to {CATEGORIES[target]}"
-            for consumer in taken[len(given) :]:
-                starved.append(
-                    Problem(
-                        "program-deadlock",
-                        f"waits for token {len(given) + 1} {pair}, and only {len(given)} are put",
-                        operations[consumer].name,
-                    )
-                )
-            for producer in given[len(taken) :]:
-                left.append(
-                    Problem(
-                        "program-token",
-                        f"puts a token {pair} that nothing takes",
-                        operations[producer].name,
-                    )
-                )
+    for source, target in permutations(range(CLASSES), 2):
+        given = np.flatnonzero((engines == source) & (put >> target & 1 == 1))
+        taken = np.flatnonzero((engines == target) & (take >> source & 1 == 1))
+        both = min(len(given), len(taken))
+        waits[taken[:both], source] = completed[given[:both]]
+        pair = f"from {CATEGORIES[source]} to {CATEGORIES[target]}"
+        reason = f"waits for token {both + 1} {pair}, and only {both} are put"
+        starved += [
+            Problem("program-deadlock", reason, operations[number].name)
+            for number in taken[both:].tolist()
+        ]
+        reason = f"puts a token {pair} that nothing takes"
+        left += [
+            Problem("program-token", reason, operations[number].name)
+            for number in given[both:].tolist()
+        ]
     return Matched(waits, tuple(starved), tuple(left))
 
 

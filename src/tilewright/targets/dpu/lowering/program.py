@@ -18,7 +18,7 @@ from tilewright.targets.dpu.lowering.dependences import Area, Dependences
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.registers import REGISTERS
 from tilewright.targets.dpu.timing import timed_commands
-from tilewright.targets.dpu.tokens import CLASSES, tokens_for
+from tilewright.targets.dpu.tokens import CLASSES, numbers, tokens_for
 
 LOAD, SAVE = CATEGORIES.index("load"), CATEGORIES.index("save")
 
@@ -158,10 +158,7 @@ def commands_of(
 ) -> TimedArray:
     """TIMED records of instructions; ``waits``: the last one of each engine to wait for, or -1."""
     engines = np.array(engines_of(core, statements))
-    completed = np.zeros(len(engines) + 1, np.int64)  # The last one is that of -1.
-    for engine in range(CLASSES):
-        mine = np.flatnonzero(engines == engine)
-        completed[mine] = np.arange(1, len(mine) + 1)
+    completed = np.append(numbers(engines), 0)  # The last one is that of -1.
     by_mnemonic, initialised = REVISIONS[core.isa].by_mnemonic, dict[str, dict[str, int]]()
     named: list[tuple[str, dict[str, int]]] = []
     for statement in statements:

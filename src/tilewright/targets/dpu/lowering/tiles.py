@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 from tilewright.errors import refuse
@@ -49,7 +50,7 @@ class Tensor:
     shape: tuple[int, ...]
     name: str
 
-    @property
+    @cached_property
     def axes(self) -> Axes:
         """Its axes as those of an image."""
         return Axes.of(len(self.shape))
