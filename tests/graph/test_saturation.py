@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.graph.dialect import GraphOperation, NetworkOp, OutputOp, WeightOp
 from tilewright.graph.saturation import (
     FAR,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.slow import but_fast
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import (
     Case,
     case,
@@ -20,7 +21,6 @@ from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp, context
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.operations import BarrierOp, EventOp, SignalOp, WaitOp

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.slow import but_fast
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import OPERATIONS, Case, Chain
 from tilewright.ir import Parser, SSAValue, UnitAttr, to_text
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.tile.dialect import DomainOp, context
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import commands_of

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.slow import but_fast
+from tests.tile.interpreter import run
 from tests.tile.test_chains import chain_of, machine_of, schedule_of
 from tests.tile.tile_kernels import Case
 from tilewright.errors import TilewrightError
@@ -18,7 +19,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.circular import circle_of
 from tilewright.tile.dialect import BufferOp, DomainOp, ProgramOp, context
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Boundary, Check

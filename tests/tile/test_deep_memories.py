@@ -3,13 +3,13 @@
 import pytest
 
 from tests.slow import but_fast
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import case, deep_machine, deep_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import to_text
 from tilewright.machine import Synchronisation
 from tilewright.tile.build import build_program
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, SignalOp
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check, GroupLoads, TilePass, pipeline

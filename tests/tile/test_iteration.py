@@ -5,10 +5,11 @@ import random
 import numpy as np
 import pytest
 
+from tests.tile.iterations import Box, each_run
 from tilewright.errors import TilewrightError
 from tilewright.ir import Block, Operation, Parser
 from tilewright.planning.domain import Interval
-from tilewright.tile.boxes import Box, box_columns
+from tilewright.tile.boxes import box_columns
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -18,7 +19,7 @@ from tilewright.tile.dialect import (
     context,
     programs_of,
 )
-from tilewright.tile.iteration import Order, each_run
+from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Queues
 
 HEADER = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ModuleOp, Parser, to_text
@@ -11,7 +12,6 @@ from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.targets.base import find_target
 from tilewright.tile.dialect import MoveOp, ProgramOp, context
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.slow import but_fast
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import case, random_schedule, toy
 from tilewright.ir import Parser, to_text
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.tile.build import build
 from tilewright.tile.dialect import load_into, programs_of
-from tilewright.tile.interpreter import run
 from tilewright.tile.passes import pipeline
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.slow import but_fast
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ArrayAttr, IntegerAttr, StringAttr, i64
@@ -14,7 +15,6 @@ from tilewright.planning.domain import Affine
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check

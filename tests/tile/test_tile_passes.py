@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.tile.interpreter import run
 from tests.tile.tile_kernels import case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import Context, ModuleOp
@@ -12,7 +13,6 @@ from tilewright.planning.schedule import Level, Schedule
 from tilewright.tile.boxes import box_columns
 from tilewright.tile.build import build, build_program
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile, tile_module
 from tilewright.tile.passes import (

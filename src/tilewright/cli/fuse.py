@@ -142,17 +142,11 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         names = ", ".join(_short(candidate) for candidate in candidates[:3])
         more = f" and {len(candidates) - 3} more" if len(candidates) > 3 else ""
         console.say(f"\nnot fused by {fusion}: {names}{more}\n  {reason}")
-    console.say(f"\n{'search':<12}{'cycles':>14}{'groups':>8}{'gain':>8}{'gap':>8}")
+    console.say(f"\n{'search':<12}{'cycles':>14}{'groups':>8}{'gain':>8}")
     console.say(f"{'apart':<12}{report.apart:>14,.0f}{0:>8}")
     for name, plan in report.plans.items():
         gain = 1 - plan.cycles / report.apart if report.apart else 0.0
-        console.say(
-            f"{name:<12}{plan.cycles:>14,.0f}{len(plan.groups):>8}{max(gain, 0.0):>8.1%}"
-            f"{report.gap(name):>8.2%}"
-        )
-    console.say(f"{'bound':<12}{report.bound:>14,.0f}")
-    for name, problem in report.refused.items():
-        console.say(f"{name} gave up: {problem}")
+        console.say(f"{name:<12}{plan.cycles:>14,.0f}{len(plan.groups):>8}{max(gain, 0.0):>8.1%}")
     if first:
         plan = report.plans[first]
         lines = [line for line in str(plan).splitlines() if not line.startswith("alone: ")]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.numbers.calibration import Samples
     from tilewright.numerics.formats import Numbers
-    from tilewright.planning.planners.by_hand import Steps
+    from tilewright.planning.planners.by_node import Steps
     from tilewright.runtime.cache import Cache
     from tilewright.shapes import Shapes
     from tilewright.targets.base import Target
@@ -137,7 +137,7 @@ def compile(
     from tilewright.compiler.plans import write_with_plans
     from tilewright.graph.names import chosen_name
     from tilewright.numerics.formats import Numbers, numbers_of
-    from tilewright.planning.planners.by_hand import ByHand
+    from tilewright.planning.planners.by_node import by_hand
     from tilewright.runtime.open_package import Recipe
     from tilewright.shapes import settle
 
@@ -183,7 +183,7 @@ def compile(
 
     def write(place: Path) -> None:
         with chosen.planner(planner, described, database) as asked:
-            by_hand = ByHand(schedules, described, asked) if schedules else None
+            scheduled = by_hand(schedules, described, asked) if schedules else None
             state = run_pipeline(
                 model,
                 chosen,
@@ -195,14 +195,14 @@ def compile(
                 dump=None if dump is None else Path(dump),
                 progress=progress,
                 exact_memory=exact_memory,
-                ask=by_hand or asked,
+                ask=scheduled or asked,
                 name=name,
             )
             emit(state, place, form)
-            if by_hand is not None:
+            if scheduled is not None:
                 hosted = [kernel.kernel for kernel in state.kernels if kernel.on_host]
                 reasons = {n: state.refusal_of(k.symbol) for k in hosted for n in k.nodes}
-                by_hand.check(reasons)
+                scheduled.check(reasons)
 
     if cache is not None and plain:
         kept = obtained(

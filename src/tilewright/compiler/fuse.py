@@ -114,12 +114,12 @@ def _given(patterns: Sequence[str], machine: Machine) -> list[Fusion]:
     fusions: list[Fusion] = []
     for number, text in enumerate(patterns, 1):
         try:
-            template = parse_pattern(text)
+            pattern = parse_pattern(text)
         except PatternError as error:
             raise refuse(
                 "option-pattern", str(error), f"--pattern {text[:60]!r}", error.help
             ) from None
-        if unserved := unserved_vertex(machine, template):
+        if unserved := unserved_vertex(machine, pattern):
             raise refuse("option-pattern", unserved, f"--pattern {text[:60]!r}")
         name = "pattern" if len(patterns) == 1 else f"pattern{number}"
         fusions.append(Fusion(name=name, query=text))

@@ -114,20 +114,15 @@ def reason_of(problem: Problem) -> str:
 
 
 def context_of(
-    state: CompilationState,
-    ranges: Mapping[str, tuple[float, float]],
-    machine: Machine | None = None,
+    state: CompilationState, ranges: Mapping[str, tuple[float, float]]
 ) -> CompilerContext:
     """Return the context of the passes: the machine, the weights so far, and ranges of values."""
-    compiler_context = CompilerContext(
-        machine or state.machine, state.weights, ranges, state.factors
-    )
+    compiler_context = CompilerContext(state.machine, state.weights, ranges, state.factors)
     # What has been inserted outlives a change of the weights, and of the kernel at hand.
     compiler_context.inserted = state.runner.context.inserted
     compiler_context.refused = {form: reason_of(problem) for form, problem in state.refused.items()}
     compiler_context.apart = state.apart.keys()
-    if machine is None or machine is state.machine:
-        compiler_context.planner = state.planner.for_methods()
+    compiler_context.planner = state.planner.for_methods()
     for dialect in graph_context().loaded_dialects:
         compiler_context.load_dialect(dialect)
     return compiler_context

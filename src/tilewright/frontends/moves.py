@@ -40,6 +40,13 @@ def stretch(at: Emitter, value: SSAValue, axis: int, start: int, end: int) -> SS
     return at.emit("slice", value, starts=[start], ends=[end], axes=(axis,), steps=[1])
 
 
+def element_at(at: Emitter, value: SSAValue, axis: int, index: int) -> SSAValue:
+    """One index along an axis, which goes."""
+    shape = shape_of(value)
+    part = cut(at, value, {axis: (index, index + 1, 1)})
+    return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+
+
 def padded(
     at: Emitter, x: SSAValue, pads: Mapping[int, tuple[int, int]], value: float = 0.0
 ) -> SSAValue:

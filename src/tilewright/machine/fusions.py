@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tilewright.machine.patterns import PatternError, Template, Vertex, parse_pattern
+from tilewright.machine.patterns import Pattern, PatternError, Vertex, parse_pattern
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Fusion, Machine, Primitive
@@ -19,13 +20,13 @@ def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
     for fusion in machine.fusions:
         where = f"fusion.{fusion.name}"
         try:
-            template = parse_pattern(fusion.query)
+            pattern = parse_pattern(fusion.query)
         except PatternError as error:
             yield f"{where}.query", str(error), error.help
         else:
-            if unserved := unserved_vertex(machine, template):
+            if unserved := unserved_vertex(machine, pattern):
                 yield f"{where}.query", unserved, ""
-            elif fusion.between and (apart := _edge_apart(machine, template)):
+            elif fusion.between and (apart := _pair_apart(machine, pattern)):
                 yield f"{where}.query", apart, _ON_CHIP
         if fusion.between and fusion.between not in memories:
             yield f"{where}.between", f"there is no memory {fusion.between!r}", ""
@@ -39,20 +40,15 @@ def fusion_of(machine: Machine, *operations: str) -> Fusion | None:
     """The machine's pattern for kernels that begin with these operations, each reading the result
     of the one before; None if it has none without a memory ``between`` them."""
     for fusion in machine.fusions:
-        template = parse_pattern(fusion.query)
-        ends = [(e.source, e.target) for e in template.edges if e.relation == "produces"]
-        if (
-            not fusion.between
-            and len(template.vertices) == len(operations)
-            and ends == [(n, n + 1) for n in range(len(template.edges))]
-            and all(o in v.operations for o, v in zip(operations, template.vertices, strict=True))
-        ):
+        pattern = parse_pattern(fusion.query)
+        alike = not fusion.between and len(pattern) == len(operations)
+        if alike and all(o in v.operations for o, v in zip(operations, pattern, strict=True)):
             return fusion
     return None
 
 
-def unserved_vertex(machine: Machine, template: Template) -> str:
-    """Why a template never matches what the machine computes, or ""."""
+def unserved_vertex(machine: Machine, pattern: Pattern) -> str:
+    """Why a pattern never matches what the machine computes, or ""."""
     computed = {
         name
         for primitive in machine.primitives
@@ -61,20 +57,19 @@ def unserved_vertex(machine: Machine, template: Template) -> str:
     }
     if any(primitive.epilogue_any for primitive in machine.primitives):
         return ""
-    for vertex in template.vertices:
+    for vertex in pattern:
         if not vertex.operations & computed:
             return f"never matches: no primitive of {machine.name} computes {vertex}"
     return ""
 
 
-def _edge_apart(machine: Machine, template: Template) -> str:
-    """Why a template's kernels never hand on a result on the chip, or ""."""
-    for edge in template.edges:
-        source, target = template.vertices[edge.source], template.vertices[edge.target]
+def _pair_apart(machine: Machine, pattern: Pattern) -> str:
+    """Why a pattern's kernels never hand on a result on the chip, or ""."""
+    for source, target in pairwise(pattern):
         writers = _writers(machine, source)
         readers = [p for p in machine.primitives if target.operations & {*p.operations}]
         joined = any(target.operations & set(names) for p in writers for names in p.epilogue)
-        if edge.relation != "produces" or joined or any(p.epilogue_any for p in writers):
+        if joined or any(p.epilogue_any for p in writers):
             continue
         if not any(hands_on(machine, writer, reader) for writer in writers for reader in readers):
             return f"never matches: {target} cannot read on the chip what {source} makes"

@@ -48,13 +48,6 @@ def evaluate(
     return PLAIN[operation](arrays, values)
 
 
-def is_known(operation: str) -> bool:
-    """Return True if ``evaluate`` has a map, of floats or of fixed point."""
-    return operation == "requantise" or any(
-        operation in names for names in (tables.FUNCTIONS, PLAIN, FIXED)
-    )
-
-
 def _clip(arrays: Sequence[Array], values: Attributes) -> Array:
     result = arrays[0]
     if "minimum" in values:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
-from time import perf_counter
 from typing import Any
 
 from tilewright.errors import TilewrightError
@@ -62,8 +61,6 @@ class Plan:
     """Size of the space: tilings looked at."""
     priced: int
     """Schedules whose cost was computed; the others' lower bounds exceed the best."""
-    seconds: float
-    """Time that the search took."""
     complete: bool = True
     """True if no bound cut the space."""
     cuts: tuple[str, ...] = ()
@@ -76,6 +73,8 @@ class Plan:
     """For a plan that nothing has timed, the next best by cost, for a timer to choose from."""
     planner: str = "exact"
     """The name of the planner in planners/registry.py."""
+    seconds: float = 0.0
+    """Time that the search took, as ``Planner`` finds."""
 
     @property
     def cycles(self) -> float:
@@ -115,14 +114,10 @@ class Plan:
 def timed(priced: Plan, kernel: Kernel, timer: Timer) -> Plan:
     """The fastest of a plan that was priced and of those that came after it; of equal ones, the
     best by cost."""
-    begin = perf_counter()
     plans = (priced, *priced.others)
     times = [timer(kernel, other.schedule) for other in plans]
     best = min(range(len(plans)), key=lambda number: times[number])
-    seconds = priced.seconds + perf_counter() - begin
-    return replace(
-        plans[best], timed_cycles=times[best], timed=len(plans), seconds=seconds, others=()
-    )
+    return replace(plans[best], timed_cycles=times[best], timed=len(plans), others=())
 
 
 def infinite_if_refused(timer: Timer) -> Timer:

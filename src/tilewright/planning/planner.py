@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from time import perf_counter
 from typing import ClassVar, Protocol
 
 from tilewright.errors import TilewrightError
@@ -93,7 +94,8 @@ class Planner:
         if key in cache:
             back = {new: old for old, new in names.items()}
             return replace(_renamed(cache[key], back), seconds=0.0)
-        result = self._searched(kernel)
+        begin = perf_counter()
+        result = replace(self._searched(kernel), seconds=perf_counter() - begin)
         cache[key] = _renamed(result, names)
         return result
 
@@ -135,7 +137,8 @@ def planner_in(context: CompilerContext) -> Planner:
 def search_of(kernel: Kernel, machine: Machine) -> Search:
     """The search that a kernel on a machine asks for."""
     cached = shared_cache(machine) is not None
-    if kernel.producers:  # Other searches cut one kernel.
+    # Other searches cut one kernel, into commands of whole tiles.
+    if kernel.producers or machine.synchronisation.by_rows:
         return plan_chain if machine.cores == 1 and not cached else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan

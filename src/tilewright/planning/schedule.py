@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from pydantic import TypeAdapter
 
 
 @dataclass(frozen=True)
@@ -115,33 +116,11 @@ class Schedule:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Schedule:
-        """Read what ``to_json`` wrote; raises KeyError or TypeError on anything else."""
-        value = json.loads(json.dumps(value))
-        levels = tuple(
-            Level(
-                level["memory"],
-                tuple((str(d), int(s)) for d, s in level["tile"]),
-                tuple(level["order"]),
-            )
-            for level in value["levels"]
-        )
-        return cls(
-            str(value["primitive"]),
-            levels,
-            tuple((str(name), int(slots)) for name, slots in value["buffers"]),
-            tuple((str(key), option) for key, option in value["options"]),
-            str(value["shared"]),
-            tuple((str(name), str(memory), int(n)) for name, memory, n in value.get("staged", ())),
-            tuple((str(name), str(axis)) for name, axis in value.get("exchanged", ())),
-            tuple((str(name), str(memory)) for name, memory in value.get("homes", ())),
-            tuple(cls.from_json(producer) for producer in value.get("producers", ())),
-            tuple((str(name), int(ahead)) for name, ahead in value.get("kept", ())),
-            tuple(
-                Resident(str(item["operand"]), int(item["address"]), bool(item["live_in"]))
-                for item in value.get("stays", ())
-            ),
-            tuple((str(memory), int(size)) for memory, size in value.get("rooms", ())),
-        )
+        """Read what ``to_json`` wrote; raises ValueError on anything else."""
+        return _SCHEDULE.validate_python(value)
+
+
+_SCHEDULE = TypeAdapter(Schedule)
 
 
 def _kept(result: tuple[str, int]) -> str:

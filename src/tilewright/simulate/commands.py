@@ -5,7 +5,6 @@ A target decodes its instruction words into these; nothing here knows of any ins
 
 from __future__ import annotations
 
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -77,29 +76,17 @@ def access_table(size: int) -> AccessArray:
     return table
 
 
-def transfer_bytes(
-    move: Move, run: Any, count: Any = 1, *, address: Any = 0, stride: int | None = None
-) -> Any:
+def transfer_bytes(move: Move, run: Any, count: Any = 1, *, address: Any = 0) -> Any:
     """Bytes of bandwidth that ``count`` contiguous blocks of ``run`` bytes cost on a move.
 
     Both ends of every block are rounded outwards to the move's transactions, and the sum is
     divided by the efficiency that the move reaches with blocks of ``run`` bytes. ``address`` is
-    that of the first block; ``stride`` is the distance of successive blocks in bytes, and None
-    means that all lie like the first in their transactions. ``run``, ``count`` and ``address`` may
-    be arrays that broadcast; ``stride`` is one number. Returns an int, or an array of int64.
+    that of the first block; all lie like it in their transactions. ``run``, ``count`` and
+    ``address`` may be arrays that broadcast. Returns an int, or an array of int64.
     """
     size, many, first = (np.asarray(v, np.int64) for v in (run, count, address))
     step = move.transaction
-    if step == 1:
-        total = size * many + 0 * first
-    elif stride is None or stride % step == 0:
-        total = _rounded(size, first, step) * many
-    else:
-        period = step // gcd(stride, step)
-        total = np.zeros((), np.int64)
-        for phase in range(period):
-            repeats = (many - phase + period - 1) // period
-            total = total + _rounded(size, first + phase * stride, step) * np.maximum(repeats, 0)
+    total = _rounded(size, first, step) * many
     total = np.where(size > 0, total, 0)
     if move.efficiency:
         lengths, fractions = zip(*move.efficiency, strict=True)

@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.ir import Block, Operation
 from tilewright.memory.alignment import ceil_div
-from tilewright.tile.dialect import own_loops
+from tilewright.tile.dialect import enclosing_loops, enclosing_scopes, own_loops
 from tilewright.tile.operations import BufferOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.queues import (
     Command,
@@ -34,7 +34,7 @@ class Dependences:
         self.buffers = [op for op in program.walk() if isinstance(op, BufferOp)]
         self.position: dict[Operation, int] = {op: i for i, op in enumerate(program.walk())}
         self.users = {buffer: users_of(buffer) for buffer in self.buffers}
-        self.depth = {buffer: len(_loops(buffer)) for buffer in self.buffers}
+        self.depth = {buffer: len(enclosing_loops(buffer)) for buffer in self.buffers}
         self.filled: dict[Command, list[BufferOp]] = {}
         """The buffers that each command fills, those of moves joined to it included."""
         for buffer, users in self.users.items():
@@ -158,7 +158,7 @@ class Dependences:
 
 def visits(buffer: BufferOp) -> int:
     """Return how often a buffer is filled, at most."""
-    return prod(_trips(loop) for loop in _loops(buffer))
+    return prod(_trips(loop) for loop in enclosing_loops(buffer))
 
 
 def visits_of_part(buffer: BufferOp) -> int:
@@ -175,9 +175,9 @@ def fewest_visits(buffer: BufferOp, block: Block) -> int:
     count = 1
     # Sizes that the interval of a dim may have: a loop over it leaves a shorter one at the edge.
     sizes: dict[str, set[int]] = {}
-    for loop in _loops(buffer):
+    for loop in enclosing_loops(buffer):
         dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
-        if any(dim in domain.bound for domain in _domains(loop)):
+        if any(isinstance(s, DomainOp) and dim in s.bound for s in enclosing_scopes(loop)):
             continue  # How long the interval is, varies: it is not empty.
         spans = {min(loop.upper_bound, n) - lower for n in sizes.get(dim, {loop.upper_bound})}
         if loop in inner:
@@ -203,34 +203,13 @@ def _between(block: Block, op: Operation) -> list[Operation]:
     return ancestors
 
 
-def _domains(op: Operation) -> list[DomainOp]:
-    """The domains around an operation."""
-    domains: list[DomainOp] = []
-    around = op.parent_op()
-    while around is not None:
-        if isinstance(around, DomainOp):
-            domains.append(around)
-        around = around.parent_op()
-    return domains
-
-
 def _trips(loop: LoopOp) -> int:
     return ceil_div(loop.upper_bound - loop.lower_bound, loop.step_size)
 
 
-def _loops(op: Operation | None) -> list[LoopOp]:
-    """The loops around an operation, outermost first."""
-    loops: list[LoopOp] = []
-    while op is not None:
-        op = op.parent_op()
-        if isinstance(op, LoopOp):
-            loops.append(op)
-    return loops[::-1]
-
-
 def _loops_between(block: Block, buffer: BufferOp) -> Sequence[LoopOp]:
     """The loops within a block and around a buffer; none if the block does not enclose it."""
-    loops = _loops(buffer)
+    loops = enclosing_loops(buffer)
     for number, loop in enumerate(loops):
         if loop.parent_block() is block:
             return loops[number:]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tilewright.ir import Operation, SSAValue
 from tilewright.machine import Machine
+from tilewright.numerics.operators import OPERATORS
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
-from tilewright.tile.meaning import has_meaning
 
 
 class Absent(NamedTuple):
@@ -96,5 +96,5 @@ def _compute(op: ComputeOp, machine: Machine) -> Iterator[Absent]:
     named = {operation for each in machine.primitives for operation in each.operations}
     named |= {name for each in machine.primitives for group in each.epilogue for name in group}
     for stage in op.stages:
-        if stage.operation.data not in named and not has_meaning(stage.operation.data):
+        if stage.operation.data not in named and stage.operation.data not in OPERATORS:
             yield Absent(stage, f"no operation is named {stage.operation.data}")

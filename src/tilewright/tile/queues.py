@@ -51,11 +51,6 @@ def commands_of(root: Operation | Block) -> list[Command]:
     return [op for op in root.walk() if isinstance(op, (MoveOp, ComputeOp))]
 
 
-def is_synchronised(root: Operation) -> bool:
-    """Return True if signals or barriers order the engines, not the waits of moves and computes."""
-    return any(isinstance(op, (EventOp, BarrierOp)) for op in root.walk())
-
-
 def fills(op: Command, buffer: BufferOp) -> bool:
     """Return True if a command writes a buffer."""
     return (op.target if isinstance(op, MoveOp) else op.output) is buffer.result

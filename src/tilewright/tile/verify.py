@@ -10,7 +10,13 @@ from tilewright.ir.types import element_name
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import BufferType, WindowAttr
-from tilewright.tile.dialect import all_dims, enclosing_scopes, unbound
+from tilewright.tile.dialect import (
+    all_dims,
+    enclosing_loops,
+    enclosing_scopes,
+    program_of,
+    unbound,
+)
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -82,7 +88,7 @@ def check_loop(loop: LoopOp) -> None:
     limit = _program(loop).extents.get(dim)
     if limit is None:
         raise VerifyException(f"tile.loop: the program has no dim {dim}")
-    for outer in _loops(loop):
+    for outer in enclosing_loops(loop):
         if outer.dim.data == dim:
             limit = min(limit, outer.step_size)
     if step < 1 or not 0 <= lower < upper:
@@ -100,7 +106,7 @@ def check_domain(domain: DomainOp) -> None:
     _unique([name.data for name in domain.dims.data], "the dim", "tile.domain")
     if len(domain.dims.data) != len(domain.window.data) or not bound:
         raise VerifyException("tile.domain: needs one expression for each of its dims")
-    around = {loop.dim.data for loop in _loops(domain)}
+    around = {loop.dim.data for loop in enclosing_loops(domain)}
     around |= {dim for scope in enclosing_scopes(domain) for dim in getattr(scope, "bound", {})}
     for dim in bound:
         if dim not in extents:
@@ -119,13 +125,13 @@ def _check_sliding(domain: DomainOp, where: str) -> None:
     sliding = domain.sliding_dims
     if not sliding:
         return
-    loops = list(_loops(domain))
+    loops = enclosing_loops(domain)
     if len(sliding) > 1 or not loops:
         raise VerifyException(f"{where}: one dim may slide, along the loop around the domain")
-    moving = {dim for dim, axis in domain.bound.items() if _moves(axis.dims, domain, loops[0])}
+    moving = {dim for dim, axis in domain.bound.items() if _moves(axis.dims, domain, loops[-1])}
     if moving != set(sliding):
         raise VerifyException(
-            f"{where}: the loop over {loops[0].dim.data} moves {', '.join(moving) or 'nothing'}, "
+            f"{where}: the loop over {loops[-1].dim.data} moves {', '.join(moving) or 'nothing'}, "
             f"not {', '.join(sliding)}"
         )
 
@@ -208,13 +214,13 @@ def _check_gathered(buffer: BufferOp, where: str) -> None:
 
 def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
     """Only the axis along which a buffer is circular moves from visit to visit."""
-    loops = list(_loops(buffer))
+    loops = enclosing_loops(buffer)
     if not 0 <= axis < len(buffer.window.data) or not loops:
         raise VerifyException(f"{where}: needs an axis to be circular along, and a loop around it")
     for number, expression in enumerate(buffer.window.data):
-        if number != axis and _moves(expression.dims, buffer, loops[0]):
+        if number != axis and _moves(expression.dims, buffer, loops[-1]):
             raise VerifyException(
-                f"{where}: the loop over {loops[0].dim.data} moves {expression}, too"
+                f"{where}: the loop over {loops[-1].dim.data} moves {expression}, too"
             )
 
 
@@ -425,20 +431,10 @@ def _check_waits(waits: Iterable[str], op: Operation, where: str) -> None:
 
 
 def _program(op: Operation) -> ProgramOp:
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, ProgramOp):
-        parent = parent.parent_op()
-    if parent is None:
+    program = program_of(op.parent_op())
+    if program is None:
         raise VerifyException(f"{op.name}: stands outside of a tile.program")
-    return parent
-
-
-def _loops(op: Operation) -> Iterable[LoopOp]:
-    parent = op.parent_op()
-    while parent is not None:
-        if isinstance(parent, LoopOp):
-            yield parent
-        parent = parent.parent_op()
+    return program
 
 
 def _unique(names: Sequence[str], subject: str, where: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.papers.dlir.passes import PAIRED, PairIterations, Unit, generate
 
 from tests.targets.generic.kernel_cases import random_case, sparse_case
+from tests.tile.interpreter import run
 from tilewright.ir.passes import PassEntry
 from tilewright.planning import Planner
 from tilewright.planning.planners.greedy import Greedy
@@ -14,7 +15,6 @@ from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import placed_alone, timed_kernel
-from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Queues

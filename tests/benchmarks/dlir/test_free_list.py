@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.memory.test_heuristics import buffers, check
 from tests.targets.generic.kernel_cases import random_case
+from tests.tile.interpreter import run
 from tilewright.memory import Buffer, Problem, allocate
 from tilewright.planning import Planner
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.tile.dialect import BufferOp
-from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile
 from tilewright.tile.passes import Check
 

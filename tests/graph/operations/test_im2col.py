@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.graph.operations.catalogue import conv
+from tests.tile.interpreter import run
 from tilewright.graph.operations.windows import Im2colOp
 from tilewright.ir import Block, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
@@ -16,7 +17,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.targets.sunway.machine import MACHINE
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
-from tilewright.tile.interpreter import run
 
 CASES: list[tuple[tuple[int, ...], tuple[int, int], dict[str, Any]]] = [
     ((1, 3, 9, 8), (3, 3), {"pads": (1, 1, 1, 1)}),

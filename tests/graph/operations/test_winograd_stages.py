@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.graph.operations.catalogue import conv
+from tests.tile.interpreter import run
 from tilewright.graph.operations.winograd import WinogradInputOp, WinogradOutputOp
 from tilewright.ir import Block, PythonValue, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
@@ -17,7 +18,6 @@ from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.passes.staged_methods import point_weights
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
-from tilewright.tile.interpreter import run
 
 SHAPES = [
     ((1, 5, 7, 9), (1, 1, 1, 1)),

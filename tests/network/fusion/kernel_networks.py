@@ -51,4 +51,4 @@ def graph_of_benchmark(name: str, folder: Path) -> DependenceGraph:
     imported = load(path)
     module = imported.module.clone()
     form(module, CompilerContext(MACHINE, imported.weights))
-    return graph_of(network_of(module)).graph
+    return graph_of(network_of(module))

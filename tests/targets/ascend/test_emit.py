@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ PROGRAMS: dict[str, Program] = {
         Tiling(32, 112, 48, 16, 48, 48, l1=2, l0=2, l0c=2, ub=2),
         ASCEND_910,
     ),
-    "add": elementwise("add", "half", 1000, ASCEND_910, ub=6 * 2 * 256),
+    "add": elementwise("add", "half", 1000, replace(ASCEND_910, ub=6 * 2 * 256)),
     "convolution": program_of(
         Convolution(
             20, 9, 7, 24, pads=(1, 1, 1, 1), strides=(2, 1), bias=True, relu=True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
@@ -35,17 +36,12 @@ KERNELS: dict[str, Callable[[], Program]] = {
         "kernel",
     ),
     "elementwise": lambda: elementwise(
-        "add", "half", 1000, ASCEND_910, name="kernel", ub=6 * 2 * 128
+        "add", "half", 1000, replace(ASCEND_910, ub=6 * 2 * 128), name="kernel"
     ),
-    "elementwise in place": lambda: elementwise(
-        "clamp",
-        "float",
-        700,
-        ASCEND_910,
-        in_place=True,
+    "elementwise with scalars": lambda: elementwise(
+        *("clamp", "float", 700, replace(ASCEND_910, ub=4096)),
         scalars=("-1", "2"),
         name="kernel",
-        ub=4096,
     ),
     "to blocks": lambda: fractalise(100, 48, "naive", ASCEND_910, "kernel"),
     "to blocks by copies": lambda: fractalise(50, 33, "dma", ASCEND_910, "kernel"),

@@ -15,6 +15,7 @@ from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
 from tests.targets.generic.kernel_cases import Case, lower_case
 from tests.targets.generic.test_fused_machine import chain
+from tests.tile.interpreter import run
 
 from tilewright.cli.optimise import optimise_text
 from tilewright.errors import TilewrightError
@@ -26,7 +27,6 @@ from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
 from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, context, programs_of
-from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile, tile_module
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "five-buffers.toml"

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, lower_case
 from tests.targets.generic.test_real_scales import Integers
+from tests.tile.interpreter import run
 
 import tilewright
 from tilewright.compiler.pipeline import resolve, run_pipeline
@@ -22,7 +23,6 @@ from tilewright.planning import Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races
 from tilewright.tile.dialect import context, programs_of
-from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile_module
 
 MACHINES = Path(__file__).parents[3] / "examples" / "machines"

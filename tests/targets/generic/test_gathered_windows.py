@@ -14,6 +14,7 @@ from tests.targets.generic import test_deep_machine as deep
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import emitted, with_c
 from tests.targets.generic.kernel_cases import Case, conv_case, lower_case, matmul_case
+from tests.tile.interpreter import run
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -25,7 +26,6 @@ from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
 from tilewright.tile.dialect import BufferOp, MoveOp, context, programs_of
-from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile, tile_module
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "img2col.toml"

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tests.slow import but_fast
 from tests.targets.generic.kernel_cases import CASES, Case, Lowered, lower_case, random_case
+from tests.tile.interpreter import run
 
 from tilewright.errors import TilewrightError
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.timing import check_races
-from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile
 
 ATTEMPTS = 200

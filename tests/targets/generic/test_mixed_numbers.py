@@ -12,6 +12,7 @@ from scipy.special import erf
 from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, lower_case
 from tests.targets.generic.test_real_scales import Integers
+from tests.tile.interpreter import run
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations import BY_NAME
@@ -23,7 +24,6 @@ from tilewright.planning import Planner
 from tilewright.targets.base import find_target
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
-from tilewright.tile.interpreter import run
 
 MACHINES = Path(__file__).parents[3] / "examples" / "machines"
 FILE = MACHINES / "mixed.toml"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
+from tests.tile.interpreter import run
 
 from tilewright.errors import TilewrightError
 from tilewright.ir import SSAValue, f32, i8, i32
@@ -19,7 +20,6 @@ from tilewright.machine.load import load_machine
 from tilewright.planning import Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
-from tilewright.tile.interpreter import run
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "systolic-int8.toml"
 MACHINE = load_machine(FILE)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
+from tests.tile.interpreter import run
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
@@ -30,7 +31,6 @@ from tilewright.planning import Planner
 from tilewright.targets.base import find_target
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
-from tilewright.tile.interpreter import run
 
 MACHINES = Path(__file__).parents[3] / "examples" / "machines"
 HERE = Path(__file__).parent

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.slow import but_fast
 from tests.targets.generic.kernel_cases import KernelBuilder, lower_case, sparse_case
+from tests.tile.interpreter import run
 
 from tilewright.errors import TilewrightError
 from tilewright.numerics import sparse
@@ -19,7 +20,6 @@ from tilewright.planning.space.tilings import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.timing import check_races, time_program
-from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile
 
 TINY = MACHINE.with_values({"memory.nbin.bytes": 4096, "memory.nbout.bytes": 1024})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
-from tilewright.codegen.c.source import C_TYPES
+from tilewright.codegen.c.source import C_TYPES, plus
 from tilewright.codegen.nest.value import Value, variable
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Factor, Layout
@@ -195,6 +195,10 @@ class Address:
         if not rest:
             return str(whole)
         return " + ".join([*([str(whole)] if whole != 0 else []), *(f"({r})" for r in rest)])
+
+    def first(self, dims: Mapping[str, Extent], added: Mapping[str, str] | None = None) -> str:
+        """C expression of a pointer to the tile's first element."""
+        return plus(self.pointer, self.offset(dims, added))
 
     def index(self, axis: int, dims: Mapping[str, Extent], added: Mapping[str, str]) -> str:
         """C expression of the logical index along one axis."""

@@ -11,23 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.caffe.inputs import SOURCES, inputs_of
+from tilewright.errors import Problem, TilewrightError
+from tilewright.frontends.caffe.inputs import DATA, SOURCES, inputs_of
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.net import Layer, layers_of
-from tilewright.frontends.caffe.operators import RULES
-from tilewright.frontends.caffe.parameters import Parameters, unused
+from tilewright.frontends.caffe.operators import NOT_IN_PLACE, RULES
 from tilewright.frontends.caffe.reader import read_prototxt
-from tilewright.frontends.caffe.stored import Stored, read_caffemodel, stored_in
-from tilewright.frontends.caffe.wiring import outputs_of
+from tilewright.frontends.caffe.stored import Parameters, Stored, read_caffemodel, stored_in, unused
+from tilewright.frontends.emitter import NewNetwork
 from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
-from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import SSAValue
 from tilewright.ir.types import tensor
 
 
@@ -78,12 +74,9 @@ class _Importer:
         self.name = identifier(net.name or path.stem, "network")
         self.form = 1 if net.layers else 2
         known = {name: shape for name, shape in inputs.items() if shape is not None}
-        self.operator = NetworkOp.of(
-            self.name, [(name, tensor(shape)) for name, shape in known.items()], self.outputs
-        )
-        self.weights = Weights()
-        self.network = NetworkBuilder(self.operator.block, self.weights)
-        self.inputs = dict(self.operator.inputs)
+        kinds = [(name, tensor(shape)) for name, shape in known.items()]
+        self.network = NewNetwork(self.name, kinds, self.outputs)
+        self.inputs = dict(self.network.operator.inputs)
         self.values: dict[str, SSAValue] = {}
         """The blobs that are known so far; those that were refused are not."""
         self.parameterised: set[str] = set()
@@ -107,9 +100,7 @@ class _Importer:
         if self.problems:
             raise TilewrightError(self.problems)
         results = [self.values[name] for name in self.outputs]
-        self.operator.block.add_op(OutputOp.build(operands=[results]))
-        module = ModuleOp([self.operator])
-        module.verify()
+        module = self.network.finish(results)
         if self.parameters.made_up:
             self.notes.append(
                 "there is no caffemodel: weights are random (seeded by the layers' names, "
@@ -120,7 +111,7 @@ class _Importer:
         nodes = tuple(ModelNode(item.name, item.type, item.tops) for item in self.layers)
         return Imported(
             module,
-            self.weights,
+            self.network.weights,
             self.name,
             self.form,
             self.source.digest,
@@ -146,11 +137,9 @@ class _Importer:
             return {name: self.inputs[name] for name in layer.tops if name in self.inputs}
         rule = RULES.get(layer.type)
         if rule is None:
-            raise refuse(
-                "caffe-unsupported-layer", "layers of this type are not read", where=layer.where
-            )
+            raise layer.refuse("layers of this type are not read", code="caffe-unsupported-layer")
         if not layer.bottoms:
-            raise refuse("caffe-parameter", "it has no bottoms", where=layer.where)
+            raise layer.refuse("it has no bottoms")
         values = [self.values[name] for name in layer.bottoms if name in self.values]
         if len(values) < len(layer.bottoms):
             return {}
@@ -163,3 +152,41 @@ class _Importer:
             self.parameterised.add(layer.name)
         self.problems += self.parameters.left_over(layer, at.taken)
         return dict(zip(layer.tops, results, strict=True))
+
+
+def outputs_of(
+    layers: Sequence[Layer], dropped: Sequence[Layer], problems: list[Problem]
+) -> list[str]:
+    """The blobs that no layer reads, in the order in which they are made.
+
+    Layers run in the file's order. A top with the name of a blob that there is replaces it, which
+    is allowed where the layer reads that blob at the same position (in place). Blobs of inputs
+    are no outputs. What is wrong is added to ``problems``.
+    """
+    known: set[str] = set()
+    free: dict[str, None] = {}
+    gone = {top: layer for layer in dropped for top in layer.tops}
+    for layer in layers:
+        for name in dict.fromkeys(layer.bottoms):
+            free.pop(name, None)
+            if name not in known:
+                why = ""
+                if name in gone:
+                    why = f"{gone[name].where} is left out of a deployed network"
+                reason = f"it reads the blob {shown(name)}, which no layer before it makes"
+                problems.append(Problem("caffe-missing-blob", reason, layer.where, why))
+        for index, name in enumerate(layer.tops):
+            in_place = layer.bottoms[index : index + 1] == (name,)
+            if name in known and not in_place and layer.type not in SOURCES:
+                reason = f"it makes the blob {shown(name)}, which is made before it"
+                problems.append(Problem("caffe-duplicate-name", reason, layer.where))
+            elif in_place and layer.type in NOT_IN_PLACE:
+                reason = f"a {layer.type} layer cannot work in place"
+                problems.append(Problem("caffe-parameter", reason, layer.where))
+            if layer.type not in DATA or any(name in other.bottoms for other in layers):
+                known.add(name)
+            if layer.type not in SOURCES:
+                free[name] = None
+    if not free:
+        problems.append(Problem("caffe-no-output", "no layer makes a blob that is left over"))
+    return list(free)

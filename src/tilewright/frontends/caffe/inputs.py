@@ -112,7 +112,7 @@ def _stated(shapes: Sequence[Any], index: int, layer: Layer) -> Sequence[int] | 
     """One of the shapes of a layer's tops, or the one for all; None if there is none."""
     if len(shapes) not in (0, 1, len(layer.tops)):
         reason = f"it has {len(shapes)} shapes for {len(layer.tops)} tops"
-        raise refuse("caffe-shape", reason, where=layer.where)
+        raise layer.refuse(reason, code="caffe-shape")
     return list(shapes[index if len(shapes) > 1 else 0].dim) if len(shapes) else None
 
 

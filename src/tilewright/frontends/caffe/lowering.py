@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.caffe.net import Layer
-from tilewright.frontends.caffe.parameters import Parameters
-from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.caffe.stored import Parameters
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
@@ -21,6 +20,7 @@ class Lowering(Emitter):
     """One layer on its way into the graph dialect."""
 
     FAMILY: ClassVar[str] = "caffe"
+    SETTING: ClassVar[str] = "parameter"
     TYPED: ClassVar[bool] = False
 
     def __init__(
@@ -31,7 +31,7 @@ class Lowering(Emitter):
         parameters: Parameters,
         problems: list[Problem],
     ) -> None:
-        super().__init__(network, layer.name, layer.name)
+        super().__init__(network, layer.name, layer.name, layer.where)
         self.layer = layer
         self.values = values
         """The values of the layer's bottoms, in order."""
@@ -39,14 +39,6 @@ class Lowering(Emitter):
         """Parameters taken so far."""
         self._parameters = parameters
         self._problems = problems
-
-    # Refusing
-
-    def refuse(
-        self, reason: str, *, code: str = "caffe-parameter", help: str = ""
-    ) -> TilewrightError:
-        """The refusal of this layer; ``raise at.refuse(...)``."""
-        return refuse(code, reason, where=self.layer.where, help=help)
 
     # The layer
 
@@ -96,12 +88,6 @@ class Lowering(Emitter):
         n, c, h, w = self.shape
         return n, c, h, w
 
-    def axis(self, axis: int, rank: int, subject: str = "axis") -> int:
-        """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
-        if not -rank <= axis < rank:
-            raise self.refuse(f"{subject} {axis} is outside a blob of rank {rank}")
-        return axis % rank
-
     # Parameters
 
     def parameter(
@@ -138,10 +124,6 @@ class Lowering(Emitter):
             self.check_number(array)
         values = np.asarray(array, np.float32)
         return self.network.weight(values, f"{self.layer.name}.{hint}")
-
-    def placeholder(self, shape: Sequence[int]) -> SSAValue:
-        """A tensor that stands in for what was refused."""
-        return self.network.placeholder(shape)
 
 
 Rule = Callable[[Lowering], Sequence[SSAValue]]

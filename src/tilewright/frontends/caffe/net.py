@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import Problem
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.caffe.limits import MAX_BLOBS, MAX_LAYERS
 from tilewright.frontends.caffe.schema import message_class
 from tilewright.frontends.limits import shown
@@ -57,6 +57,12 @@ class Layer:
         """The layer's name and type in messages."""
         return f"layer {shown(self.name)} ({shown(self.type)[1:-1]})"
 
+    def refuse(
+        self, reason: str, *, code: str = "caffe-parameter", help: str = ""
+    ) -> TilewrightError:
+        """The refusal of this layer; ``raise layer.refuse(...)``."""
+        return refuse(code, reason, self.where, help)
+
     @property
     def is_for_training(self) -> bool:
         """True if it measures instead of computing."""
@@ -70,14 +76,21 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
             Problem("caffe-form", "it has layers of both forms, 'layer' and 'layers'", title)
         )
     if len(net.layer) + len(net.layers) + len(net.input) > MAX_LAYERS:
-        reason = f"it has more than {MAX_LAYERS} layers"
-        problems.append(Problem("caffe-too-large", reason, title))
+        problems.append(Problem("caffe-too-large", f"it has more than {MAX_LAYERS} layers", title))
         return []
     layers = _inputs(net, problems, title)
     if net.HasField("state") and (net.state.phase != TEST):
         notes.append("the file asks for the training phase; its test phase is taken")
-    old = list(map(_from_v1, net.layers, range(len(net.layers))))
-    for layer in (*old, *map(_from_v2, net.layer, range(len(net.layer)))):
+    kind_of = message_class("V1LayerParameter").LayerType.Name
+    old = [
+        _layer(proto, TYPES_V1[kind_of(proto.type)], index, tuple(proto.param))
+        for index, proto in enumerate(net.layers)
+    ]
+    new = [
+        _layer(proto, proto.type, index, tuple(item.name for item in proto.param))
+        for index, proto in enumerate(net.layer)
+    ]
+    for layer in (*old, *new):
         proto = layer.proto
         if layer.type == "" and old and proto.HasField("layer"):
             problems.append(
@@ -99,16 +112,6 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
         if _takes_part(proto, net.state):
             layers.append(layer)
     return layers
-
-
-def _from_v2(proto: Any, index: int) -> Layer:
-    shared = tuple(item.name for item in proto.param)
-    return _layer(proto, proto.type, index, shared)
-
-
-def _from_v1(proto: Any, index: int) -> Layer:
-    kind = message_class("V1LayerParameter").LayerType.Name(proto.type)
-    return _layer(proto, TYPES_V1[kind], index, tuple(proto.param))
 
 
 def _layer(proto: Any, kind: str, index: int, shared: tuple[str, ...]) -> Layer:

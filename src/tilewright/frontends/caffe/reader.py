@@ -9,9 +9,10 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, refuse
 from tilewright.frontends.caffe.limits import MAX_TEXT_BYTES
 from tilewright.frontends.caffe.schema import message_class
+from tilewright.frontends.files import read_file
 from tilewright.frontends.limits import shown
 
 
@@ -31,27 +32,9 @@ class Source:
 def read_prototxt(path: str | Path) -> Source:
     """Parse a prototxt; raises TilewrightError."""
     title = shown(str(path))
-    data = bytes_of(Path(path), title)
+    data = read_file(Path(path), "caffe", MAX_TEXT_BYTES, Path.read_bytes)
     net, problems = parse_text(data, title)
     return Source(net, hashlib.sha256(data).hexdigest(), title, tuple(problems))
-
-
-def bytes_of(path: Path, title: str) -> bytes:
-    """The text's bytes, after a look at their number; raises TilewrightError."""
-    try:
-        check_file(path, title, MAX_TEXT_BYTES)
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise refuse("caffe-missing-file", f"it cannot be read: {error}", where=title) from error
-
-
-def check_file(path: Path, title: str, most: int) -> None:
-    """Raises TilewrightError unless there is a file of at most ``most`` bytes; or OSError."""
-    if not path.is_file():
-        reason = "it is not a file" if path.exists() else "there is no such file"
-        raise refuse("caffe-missing-file", reason, where=title)
-    if path.stat().st_size > most:
-        raise refuse("caffe-too-large", f"the file has more than {most} bytes", where=title)
 
 
 def parse_text(data: bytes, title: str) -> tuple[Any, list[Problem]]:
@@ -95,9 +78,3 @@ def _message(error: text_format.ParseError) -> str:
     if line is None:
         return text
     return f"line {line}: {text.removeprefix(f'{line}:{column} : ')}"
-
-
-def refused(problems: list[Problem] | tuple[Problem, ...]) -> None:
-    """Raises TilewrightError if there are problems."""
-    if problems:
-        raise TilewrightError(problems)

@@ -8,18 +8,19 @@ if it gives one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
-from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.errors import Problem, TilewrightError
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.onnx import functions, legacy, numbers, sequences
 from tilewright.frontends.onnx.control import CONTROL, Call
-from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_NODES, MAX_OPERANDS
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
@@ -37,9 +38,9 @@ from tilewright.frontends.onnx.nodes import (
 )
 from tilewright.frontends.onnx.operators import RULES
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
-from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, constant_of
+from tilewright.frontends.onnx.tensors import DTYPES, Constant, Files, array_of, constant_of
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import shape_of
 
 
 class Unknown:
@@ -119,20 +120,16 @@ class Body:
     ) -> list[Item] | None:
         """The values that ``outputs`` have after nodes within a node; None if one was refused."""
         if scope.depth > MAX_DEPTH:
-            raise refuse(
-                "onnx-too-large", f"graphs lie more than {MAX_DEPTH} deep in it", node.where
-            )
+            raise node.refuse(f"graphs lie more than {MAX_DEPTH} deep in it", code="onnx-too-large")
         protos = list(protos)
         produced = {name for proto in protos for name in proto.output} | set(scope.names())
         for name in filter(None, outputs):
             if name not in produced:
-                raise refuse(
-                    "onnx-attribute", f"no node computes its result {shown(name)}", node.where
-                )
+                raise node.refuse(f"no node computes its result {shown(name)}")
         nodes = nodes_of(protos, versions or node.versions, node)
         self.taken += len(nodes)
         if self.taken > MAX_NODES:
-            raise refuse("onnx-too-large", f"it unfolds to over {MAX_NODES} nodes", node.where)
+            raise node.refuse(f"it unfolds to over {MAX_NODES} nodes", code="onnx-too-large")
         self.run(live_nodes(sort_nodes(nodes, scope.names()), outputs), scope, outputs)
         values = [self.value(name, scope) if name else _NOTHING for name in outputs]
         return None if any(isinstance(v, Unknown) for v in values) else _known(values)
@@ -142,8 +139,7 @@ class Body:
     ) -> list[Item] | None:
         """The outputs of a subgraph for given inputs; None if one depends on what was refused."""
         if len(graph.input) != len(inputs):
-            reason = f"its subgraph has {len(graph.input)} inputs, not {len(inputs)}"
-            raise refuse("onnx-attribute", reason, node.where)
+            raise node.refuse(f"its subgraph has {len(graph.input)} inputs, not {len(inputs)}")
         values = dict[str, Item | Unknown](
             zip((value.name for value in graph.input), inputs, strict=True)
         )
@@ -158,11 +154,7 @@ class Body:
             results = self._results(node, scope)
             for name in node.outputs[len(results or node.outputs) :]:
                 if name in used:
-                    raise refuse(
-                        "onnx-attribute",
-                        f"its output {shown(name)} is used, which is not computed",
-                        where=node.where,
-                    )
+                    raise node.refuse(f"its output {shown(name)} is used, which is not computed")
         except TilewrightError as error:
             self.problems.extend(error.problems)
             results = self._guess(node, scope)
@@ -197,7 +189,7 @@ class Body:
         reason = "this operator is not supported"
         if not node.domain and not node.version:
             reason = "the model does not say which version of the ONNX operators it uses"
-            return refuse("onnx-opset", reason, where=node.where)
+            return node.refuse(reason, code="onnx-opset")
         if not known:
             reason = f"operator set {node.version} has no such operator"
             if node.domain:
@@ -211,16 +203,15 @@ class Body:
             )
         near = near_names(node.key, [*contributed_keys, *RULES, *CONTROL, *sequences.RULES])
         help = f"near to it are {', '.join(near)}" if near else ""
-        return refuse("onnx-unsupported-operator", reason, where=node.where, help=help)
+        return node.refuse(reason, code="onnx-unsupported-operator", help=help)
 
     def _results(self, node: Node, scope: Scope) -> Sequence[Item] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
         count = max(len(node.inputs), len(node.outputs))
         if count > MAX_OPERANDS:
-            raise refuse(
-                "onnx-too-large",
+            raise node.refuse(
                 f"it has {count} inputs or outputs; the limit is {MAX_OPERANDS}",
-                where=node.where,
+                code="onnx-too-large",
             )
         function = functions.own_function(node, self.own_functions)
         if function is not None:
@@ -262,10 +253,9 @@ class Body:
         if rule is not None:
             return numbers.apply(rule, Lowering(node, attributes, operands, self.network))
         if not functions.has_body(node):
-            raise refuse(
-                "onnx-unsupported-operator",
+            raise node.refuse(
                 "this operator is supported only where all its inputs are constants",
-                where=node.where,
+                code="onnx-unsupported-operator",
             )
         return self._expanded(node, operands, scope)
 
@@ -282,36 +272,26 @@ class Body:
         Where no constant says sizes, results are of about the operands' size, and rules are left
         to find out.
         """
-        named = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
-        arrays = {name: v.array for name, v in named if isinstance(v, Constant)}
-        if not any(array.size <= MAX_RANKS for array in arrays.values()):
+        constants = [value for value in operands if isinstance(value, Constant)]
+        if not any(value.array.size <= MAX_RANKS for value in constants):
             return
-        for kind in infer_types(node, {n: _type(v) for n, v in named}, arrays).values():
+        for kind in _inferred(node, operands).values():
             shape = shape_of_type(kind)
             if shape is not None and too_large(shape):
-                raise refuse(
-                    "onnx-too-large",
+                raise node.refuse(
                     f"its result of shape {list(shape)} has more than {MAX_ELEMENTS} elements",
-                    where=node.where,
+                    code="onnx-too-large",
                 )
 
     def _empty(self, node: Node, operands: Sequence[Value | None]) -> list[Value] | None:
         """The results of a node with an empty operand where they, too, are empty; else None."""
-        pairs = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
-        types = {name: _type(value) for name, value in pairs}
-        arrays = {name: value.array for name, value in pairs if isinstance(value, Constant)}
-        inferred = infer_types(node, types, arrays)
-        results: list[Value] = []
-        for name in node.outputs:
-            kind = inferred.get(name)
-            shape = shape_of_type(kind) if kind is not None else None
-            if kind is None or not shape or 0 not in shape:
-                return None
-            if kind.tensor_type.elem_type not in DTYPES or too_large(shape):
-                return None
-            array = np.zeros(shape, DTYPES[kind.tensor_type.elem_type])
-            results.append(Constant(array, name))
-        return results
+        results = _tensors(node, _inferred(node, operands))
+        if len(results) < len(node.outputs) or not all(0 in shape for shape, _ in results):
+            return None
+        return [
+            Constant(np.zeros(shape, dtype), name)
+            for name, (shape, dtype) in zip(node.outputs, results, strict=True)
+        ]
 
     def _call(
         self, node: Node, function: functions.Definition, scope: Scope
@@ -345,32 +325,40 @@ class Body:
 
     def _guess(self, node: Node, scope: Scope) -> list[Value] | None:
         """Tensors of the types that the outputs of a refused node would have, if known."""
-        types: dict[str, TypeProto] = {}
-        arrays: dict[str, Array] = {}
-        for name in filter(None, node.inputs):
-            value = self.value(name, scope)
-            if isinstance(value, Unknown):
-                return None
-            types[name] = _type(value)
-            if isinstance(value, Constant):
-                arrays[name] = value.array
-        inferred = infer_types(node, types, arrays)
+        operands = [self.value(name, scope) if name else None for name in node.inputs]
+        known = [value for value in operands if not isinstance(value, Unknown)]
+        if len(known) < len(operands):
+            return None
+        inferred = _inferred(node, known)
         if not inferred:
             # What is wrong may be an attribute; shapes often do not depend on it.
             bare = NodeProto()
             bare.CopyFrom(node.proto)
             del bare.attribute[:]
-            inferred = infer_types(replace(node, proto=bare), types, arrays)
-        results: list[Value] = []
-        for name in node.outputs:
-            kind = inferred.get(name)
-            shape = shape_of_type(kind) if kind is not None else None
-            if kind is None or shape is None or kind.tensor_type.elem_type not in DTYPES:
-                break
-            if too_large(shape) or 0 in shape:
-                break
-            results.append(self.network.placeholder(shape, DTYPES[kind.tensor_type.elem_type]))
-        return results
+            inferred = _inferred(replace(node, proto=bare), known)
+        tensors = itertools.takewhile(lambda tensor: 0 not in tensor[0], _tensors(node, inferred))
+        return [self.network.placeholder(shape, dtype) for shape, dtype in tensors]
+
+
+def _inferred(node: Node, operands: sequences.Items) -> dict[str, TypeProto]:
+    """Types of a node's results by name, as far as ONNX infers them from operands."""
+    values = {n: v for n, v in zip(node.inputs, operands, strict=False) if v is not None}
+    arrays = {name: v.array for name, v in values.items() if isinstance(v, Constant)}
+    return infer_types(node, {name: _type(value) for name, value in values.items()}, arrays)
+
+
+def _tensors(
+    node: Node, inferred: Mapping[str, TypeProto]
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shapes and element types of a node's results, up to the first that cannot be a tensor."""
+    tensors: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+    for kind in map(inferred.get, node.outputs):
+        shape = None if kind is None else shape_of_type(kind)
+        dtype = None if kind is None else DTYPES.get(kind.tensor_type.elem_type)
+        if shape is None or dtype is None or too_large(shape):
+            break
+        tensors.append((shape, dtype))
+    return tensors
 
 
 def _known(values: Sequence[Item | Unknown]) -> list[Item]:

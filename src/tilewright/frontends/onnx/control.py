@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
-from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.moves import stretch
+from tilewright.errors import TilewrightError
+from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import (
@@ -51,8 +51,7 @@ class Call:
         """An attribute that is a graph."""
         graph = self.attributes.get(name)
         if not isinstance(graph, GraphProto):
-            reason = f"the attribute {name!r} is not a graph"
-            raise refuse("onnx-attribute", reason, self.node.where)
+            raise self.node.refuse(f"the attribute {name!r} is not a graph")
         return graph
 
     def subgraph(self, graph: GraphProto, inputs: Sequence[Item]) -> list[Item] | None:
@@ -61,10 +60,9 @@ class Call:
 
     def refuse(self, reason: str) -> TilewrightError:
         """The refusal of control that only a run decides."""
-        return refuse(
-            "onnx-unsupported-operator",
+        return self.node.refuse(
             reason,
-            where=self.node.where,
+            code="onnx-unsupported-operator",
             help="simplify the model, or export it without control flow",
         )
 
@@ -153,7 +151,7 @@ def loop(call: Call) -> Sequence[Item] | None:
         results = call.subgraph(graph, [number, flag, *state])
         if results is None:
             return None
-        going, state = results[0], list(results[1 : 1 + len(state)])
+        going, *state = results[: 1 + len(state)]
         for rows, value in zip(scanned, results[1 + len(state) :], strict=True):
             rows.append(value)
         index += 1
@@ -171,14 +169,14 @@ def scan(call: Call) -> Sequence[Item] | None:
     count = call.attributes.get("num_scan_inputs", 0)
     values = [tensor_of(at, value) for value in call.operands if value is not None]
     if not isinstance(count, int) or not 1 <= count <= len(values):
-        raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", call.node.where)
+        raise call.node.refuse("num_scan_inputs does not fit its inputs")
     state, sequences = list[Item](values[:-count]), values[-count:]
     outputs = len(graph.output) - len(state)
 
     def listed(name: str, length: int) -> tuple[int, ...]:
         value = call.attributes.get(name) or (0,) * length
         if not isinstance(value, tuple) or len(value) != length:
-            raise refuse("onnx-attribute", f"{name} needs {length} entries", call.node.where)
+            raise call.node.refuse(f"{name} needs {length} entries")
         return tuple(int(item) for item in value)
 
     axes, back = listed("scan_input_axes", count), listed("scan_input_directions", count)
@@ -258,22 +256,15 @@ def _row(at: Lowering, value: Value, axis: int, index: int) -> Value:
     axis = at.axis(axis, len(shape))
     if isinstance(value, Constant):
         return Constant(np.take(value.array, index, axis), value.name)
-    part = stretch(at, value, axis, index, index + 1)
-    return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+    return element_at(at, value, axis, index)
 
 
 def _stacked(call: Call, items: Sequence[Item], axis: int) -> Value:
     """Values one after another along a new axis."""
     at = call.at
     rows = [tensor_of(at, item) for item in items]
-    if all(isinstance(row, Constant) for row in rows):
-        arrays = [row.array for row in rows if isinstance(row, Constant)]
-        return Constant(np.stack(arrays, axis), call.node.outputs[-1])
-    values = [at.stored(row) for row in rows]
-    shape = shape_of(values[0])
-    axis = at.axis(axis, len(shape) + 1)
-    parts = [at.reshape(value, (*shape[:axis], 1, *shape[axis:])) for value in values]
-    return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
+    axis = at.axis(axis, len(shape_of_value(rows[0])) + 1)
+    return at.joined(rows, axis, new=True)
 
 
 CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, TypeProto, numpy_helper
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import TilewrightError
 from tilewright.frontends.limits import too_large
 from tilewright.frontends.onnx.limits import (
     MAX_CONSTANT_ELEMENTS,
@@ -86,7 +86,7 @@ class Folder:
         """One value seen at every index: takes no memory until it is used."""
         shape = operands[0].array if operands and operands[0] is not None else None
         if shape is None or shape.ndim != 1 or shape.dtype != np.int64 or (shape < 0).any():
-            raise refuse("onnx-shape", "its input is not a shape", where=node.where)
+            raise node.refuse("its input is not a shape", code="onnx-shape")
         sizes = tuple(int(size) for size in shape)
         if too_large(sizes, MAX_CONSTANT_ELEMENTS) or len(sizes) > MAX_DIMENSIONS:
             raise _too_large(node)
@@ -94,7 +94,7 @@ class Folder:
         for attribute in node.proto.attribute:
             value = array_of(attribute.t)
         if value.size != 1:
-            raise refuse("onnx-attribute", "its value is not one number", where=node.where)
+            raise node.refuse("its value is not one number")
         array = np.broadcast_to(value.reshape(()), sizes)
         self._spend(node, array.nbytes)
         return array
@@ -117,16 +117,15 @@ class Folder:
         for name in filter(None, node.outputs):
             shape = shape_of_type(types[name]) if name in types else None
             if shape is None:
-                raise refuse(
-                    "onnx-shape",
+                raise node.refuse(
                     "it is constant, and the size of its result is not known beforehand",
-                    where=node.where,
+                    code="onnx-shape",
                     help="simplify the model, which folds constants",
                 )
             kind = types[name].tensor_type.elem_type
             if kind not in DTYPES:
-                raise refuse(
-                    "onnx-dtype", f"elements of {type_name(kind)} are not computed", node.where
+                raise node.refuse(
+                    f"elements of {type_name(kind)} are not computed", code="onnx-dtype"
                 )
             if too_large(shape, MAX_CONSTANT_ELEMENTS):
                 raise _too_large(node)
@@ -168,9 +167,7 @@ class Folder:
                 arrays = ReferenceEvaluator(model).run(None, feeds)
         except Exception as error:  # The reference raises whatever its NumPy code meets.
             reason = " ".join(str(error).split())[:200]
-            raise refuse(
-                "onnx-attribute", f"it is constant and cannot be evaluated: {reason}", node.where
-            ) from error
+            raise node.refuse(f"it is constant and cannot be evaluated: {reason}") from error
         results = iter(arrays)
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
 
@@ -178,11 +175,10 @@ class Folder:
 def _range_count(node: Node, operands: Sequence[Array]) -> int:
     """Return the number of elements of a Range; raises TilewrightError."""
     if any(array.size != 1 for array in operands):
-        raise refuse("onnx-shape", "its operands are not one number each", where=node.where)
+        raise node.refuse("its operands are not one number each", code="onnx-shape")
     start, limit, step = (float(array.reshape(-1)[0]) for array in operands)
     if not all(map(math.isfinite, (start, limit, step))) or step == 0:
-        reason = f"there is no range from {start} to {limit} by {step}"
-        raise refuse("onnx-attribute", reason, where=node.where)
+        raise node.refuse(f"there is no range from {start} to {limit} by {step}")
     count = (limit - start) / step
     if count > MAX_CONSTANT_ELEMENTS:
         raise _too_large(node)
@@ -215,9 +211,7 @@ def _gather_elements(node: Node, data: Array, indices: Array, axis: int) -> Arra
         )
         return np.take_along_axis(data[lead], indices, axis)
     except (IndexError, ValueError) as error:
-        raise refuse(
-            "onnx-attribute", f"it is constant and cannot be evaluated: {error}", node.where
-        ) from error
+        raise node.refuse(f"it is constant and cannot be evaluated: {error}") from error
 
 
 def infer_types(
@@ -265,9 +259,8 @@ def type_of(array: Array) -> TypeProto:
 
 
 def _too_large(node: Node) -> TilewrightError:
-    return refuse(
-        "onnx-too-large",
+    return node.refuse(
         f"it is constant, and evaluating it passes the limit of {MAX_CONSTANT_ELEMENTS} elements "
         f"or {MAX_FOLDED_BYTES} bytes",
-        where=node.where,
+        code="onnx-too-large",
     )

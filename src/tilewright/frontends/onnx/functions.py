@@ -8,7 +8,6 @@ from typing import Any
 
 from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TypeProto
 
-from tilewright.errors import refuse
 from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.nodes import Node, schema_of
 
@@ -49,13 +48,13 @@ def called(node: Node, function: FunctionProto) -> Definition:
     for attribute in node.proto.attribute:
         if attribute.name not in known or attribute.name in attributes or attribute.ref_attr_name:
             reason = f"the function has no attribute {shown(attribute.name)}, or it is given twice"
-            raise refuse("onnx-attribute", reason, node.where)
+            raise node.refuse(reason)
         attributes[attribute.name] = attribute
     for attribute in function.attribute_proto:
         attributes.setdefault(attribute.name, attribute)
     if len(node.inputs) > len(function.input) or len(node.outputs) > len(function.output):
         reason = f"the function takes {len(function.input)} inputs, gives {len(function.output)}"
-        raise refuse("onnx-attribute", reason, node.where)
+        raise node.refuse(reason)
     versions = dict(node.versions)
     for entry in function.opset_import:
         versions["" if entry.domain == "ai.onnx" else entry.domain] = entry.version
@@ -101,9 +100,9 @@ def body_of(node: Node, types: Sequence[TypeProto | None]) -> Definition:
         proto.ParseFromString(data)
     except Exception as error:  # Bindings to C++, with whatever it throws.
         reason = " ".join(str(error).split())[:200]
-        raise refuse("onnx-attribute", f"ONNX does not define it: {reason}", node.where) from error
+        raise node.refuse(f"ONNX does not define it: {reason}") from error
     if not proto.node:
-        raise refuse("onnx-attribute", "ONNX does not define it with these inputs", node.where)
+        raise node.refuse("ONNX does not define it with these inputs")
     opsets = dict(node.versions)
     for entry in proto.opset_import:
         domain = "" if entry.domain == "ai.onnx" else entry.domain

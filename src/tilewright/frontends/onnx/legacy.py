@@ -6,15 +6,13 @@ are refused, for a rule of today would give them a wrong meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import onnx
 
-from tilewright.errors import refuse
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
-from tilewright.frontends.onnx.tensors import Constant
 
 FIRST = 9
 """The oldest operator set that the rules are written for."""
@@ -49,10 +47,9 @@ def check(node: Node, schema: onnx.defs.OpSchema) -> None:
         same = schema.min_input == today.min_input and schema.max_input <= today.max_input
         if same and not gone:
             return
-    raise refuse(
-        "onnx-opset",
+    raise node.refuse(
         f"in operator set {node.version} this operator has another form",
-        where=node.where,
+        code="onnx-opset",
         help="convert the model with onnx.version_converter.convert_version(model, 13)",
     )
 
@@ -77,7 +74,7 @@ def adapted(
         # One slope for each channel, or one for all.
         single = at.shape(1) == (1,)
         wide = () if single else (*at.shape(1), *(1 for _ in at.shape(0)[2:]))
-        operands = [operands[0], _reshaped(at, 1, wide)]
+        operands = [operands[0], at.reshaped(at.operand(1), wide)]
     elif node.operator in ("BatchNormalization", "Dropout"):
         if old and not at.integer("is_test"):
             raise at.refuse("it is in training mode", help="export the model for inference")
@@ -99,11 +96,4 @@ def _along(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis"), len(shape)) if "axis" in at.attributes else max(last, 0)
     if axis > last:
         raise at.misfit(f"{list(other)} does not lie in {list(shape)}")
-    return _reshaped(at, 1, (*other, *(1 for _ in range(last - axis))))
-
-
-def _reshaped(at: Lowering, index: int, shape: Sequence[int]) -> Value:
-    value = at.operand(index)
-    if isinstance(value, Constant):
-        return Constant(value.array.reshape(tuple(shape)), value.name)
-    return at.reshape(value, shape)
+    return at.reshaped(at.operand(1), (*other, *(1 for _ in range(last - axis))))

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
@@ -45,7 +43,7 @@ class Lowering(Emitter):
         operands: Sequence[Value | None],
         network: NetworkBuilder,
     ) -> None:
-        super().__init__(network, node.origin, node.name)
+        super().__init__(network, node.origin, node.name, node.where)
         self.node = node
         self.version = node.version
         """The version of the whole operator set, not of the operator."""
@@ -55,14 +53,6 @@ class Lowering(Emitter):
     def like(self, operands: Sequence[Value | None]) -> Lowering:
         """The same node with other operands, for rules that other operators share."""
         return Lowering(self.node, self.attributes, operands, self.network)
-
-    # Refusing
-
-    def refuse(
-        self, reason: str, *, code: str = "onnx-attribute", help: str = ""
-    ) -> TilewrightError:
-        """The refusal of this node; ``raise at.refuse(...)``."""
-        return refuse(code, reason, where=self.node.where, help=help)
 
     # Attributes
 
@@ -125,6 +115,30 @@ class Lowering(Emitter):
         """Any value as one of the network."""
         return self.weight(value.array, value.name) if isinstance(value, Constant) else value
 
+    def shaped(self, value: Value, shape: Sequence[int]) -> SSAValue:
+        """Any value in another shape as one of the network; constants are kept in that shape."""
+        return self.stored(self.reshaped(value, shape))
+
+    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """Any value in another shape."""
+        if isinstance(value, Constant):
+            return Constant(value.array.reshape(tuple(shape)), value.name)
+        return self.reshape(value, shape)
+
+    def joined(self, values: Sequence[Value], axis: int, *, new: bool) -> Value:
+        """Values one after another along an axis, or along a ``new`` one."""
+        arrays = [value.array for value in values if isinstance(value, Constant)]
+        if len(arrays) == len(values):
+            if len({a.shape[:axis] + a.shape[axis + (not new) :] for a in arrays}) > 1:
+                raise self.misfit("its tensors do not fit together")
+            whole = np.stack(arrays, axis) if new else np.concatenate(arrays, axis)
+            return Constant(whole, f"{self.node.name}.joined")
+        parts = [self.stored(value) for value in values if 0 not in shape_of_value(value)]
+        if new:
+            shape = shape_of(parts[0])
+            parts = [self.reshape(part, (*shape[:axis], 1, *shape[axis:])) for part in parts]
+        return parts[0] if len(parts) == 1 else self.emit("concat", *parts, axis=axis)
+
     def constant(self, index: int) -> Array | None:
         """An operand's array if it is known at import, else None."""
         value = self.operands[index] if index < len(self.operands) else None
@@ -161,12 +175,6 @@ class Lowering(Emitter):
         if number is None or not number.is_integer():
             raise self.refuse(f"its {subject} is not a whole number")
         return int(number)
-
-    def axis(self, axis: int, rank: int, subject: str = "axis") -> int:
-        """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
-        if not -rank <= axis < rank:
-            raise self.refuse(f"{subject} {axis} is outside a tensor of rank {rank}")
-        return axis % rank
 
 
 Map = Callable[[Lowering], SSAValue]

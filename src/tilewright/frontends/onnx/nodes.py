@@ -16,21 +16,6 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.limits import shown
 
-_SCHEMA = onnx.defs.OpSchema.AttrType
-
-_KINDS = {
-    _SCHEMA.INT: AttributeProto.INT,
-    _SCHEMA.FLOAT: AttributeProto.FLOAT,
-    _SCHEMA.STRING: AttributeProto.STRING,
-    _SCHEMA.TENSOR: AttributeProto.TENSOR,
-    _SCHEMA.INTS: AttributeProto.INTS,
-    _SCHEMA.FLOATS: AttributeProto.FLOATS,
-    _SCHEMA.STRINGS: AttributeProto.STRINGS,
-    _SCHEMA.TYPE_PROTO: AttributeProto.TYPE_PROTO,
-    _SCHEMA.SPARSE_TENSOR: AttributeProto.SPARSE_TENSOR,
-}
-"""AttributeProto's number for a schema's type; others are refused when they are decoded."""
-
 AttributeValue = (
     int
     | float
@@ -81,6 +66,12 @@ class Node:
             return f"node {shown(self.name)} ({self.key})"
         inner = self.name.removeprefix(f"{self.origin}/")
         return f"node {shown(self.origin)}, in it {shown(inner)} ({self.key})"
+
+    def refuse(
+        self, reason: str, *, code: str = "onnx-attribute", help: str = ""
+    ) -> TilewrightError:
+        """The refusal of this node; ``raise node.refuse(...)``."""
+        return refuse(code, reason, self.where, help)
 
 
 def nodes_of(
@@ -161,7 +152,7 @@ def sort_nodes(nodes: Sequence[Node], sources: Iterable[str]) -> list[Node]:
         names = [shown(node.name) for node in cycle]
         path = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         reason = f"nodes read each other's results: {path}"
-        raise refuse("onnx-cycle", reason, cycle[0].where) from None
+        raise cycle[0].refuse(reason, code="onnx-cycle") from None
     ready, ordered = list[int](), list[Node]()
     while sorter.is_active():
         for index in sorter.get_ready():
@@ -203,50 +194,51 @@ def takes_lists(node: Node) -> bool:
     return any(kind.startswith(("seq(", "optional(")) for kind in kinds)
 
 
-def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
-    """The node's attributes, those left out at their defaults; raises TilewrightError."""
+def given_attributes(node: Node, kinds: Mapping[str, int]) -> dict[str, AttributeValue]:
+    """The attributes that a node states, of AttributeProto's ``kinds``; raises TilewrightError."""
     values: dict[str, AttributeValue] = {}
     for attribute in node.proto.attribute:
         name = attribute.name
-        if name not in schema.attributes:
-            raise _bad(node, f"it has no attribute {shown(name)} in this operator set")
+        if name not in kinds:
+            raise node.refuse(f"it has no attribute {shown(name)} in this operator set")
         if name in values:
-            raise _bad(node, f"the attribute {shown(name)} is given twice")
+            raise node.refuse(f"the attribute {shown(name)} is given twice")
         if attribute.ref_attr_name:
-            raise _bad(node, f"the attribute {shown(name)} refers to a function's parameter")
-        wanted = _type_of(schema.attributes[name])
+            raise node.refuse(f"the attribute {shown(name)} refers to a function's parameter")
         # Files of the first IR version do not state the type.
-        if attribute.type not in (AttributeProto.UNDEFINED, wanted):
-            raise _bad(node, f"the attribute {shown(name)} is of the wrong type")
-        values[name] = decoded(node, attribute, wanted)
+        if attribute.type not in (AttributeProto.UNDEFINED, kinds[name]):
+            raise node.refuse(f"the attribute {shown(name)} is of the wrong type")
+        values[name] = decoded(node, attribute, kinds[name])
+    return values
+
+
+def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
+    """The node's attributes, those left out at their defaults; raises TilewrightError."""
+    kinds = {name: definition.type.value for name, definition in schema.attributes.items()}
+    values = given_attributes(node, kinds)
     for name, definition in schema.attributes.items():
         if name in values:
             continue
         if definition.required:
-            raise _bad(node, f"the attribute {shown(name)} is missing")
+            raise node.refuse(f"the attribute {shown(name)} is missing")
         if definition.default_value.name:
             default = definition.default_value
             values[name] = decoded(node, default, default.type)
     count = len(node.inputs)
     if not schema.min_input <= count <= schema.max_input:
-        raise _bad(node, f"it has {count} inputs, not {schema.min_input} to {schema.max_input}")
+        raise node.refuse(f"it has {count} inputs, not {schema.min_input} to {schema.max_input}")
     if not schema.min_output <= len(node.outputs) <= schema.max_output:
-        raise _bad(node, f"it cannot have {len(node.outputs)} outputs")
+        raise node.refuse(f"it cannot have {len(node.outputs)} outputs")
     for index, formal in enumerate(schema.inputs[:count]):
         optional = formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional
         if not node.inputs[index] and not optional and (node.key, index) not in _OMITTED:
-            raise _bad(node, f"its input {formal.name!r} is missing")
+            raise node.refuse(f"its input {formal.name!r} is missing")
     return values
 
 
 _OMITTED = frozenset((("Resize", 1), ("Resize", 2)))
 """Inputs that operator set 11 asks for and 13 does not: regions, and scales where sizes are given.
 ONNX Runtime takes models without them in every version."""
-
-
-def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:
-    """The AttributeProto type that a schema asks for."""
-    return _KINDS.get(definition.type, AttributeProto.GRAPH)
 
 
 def decoded(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
@@ -272,7 +264,7 @@ def decoded(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
             return attribute.tp
         case _:
             name = AttributeProto.AttributeType.Name(kind)
-            raise _bad(node, f"the attribute {shown(attribute.name)} of kind {name} is not read")
+            raise node.refuse(f"the attribute {shown(attribute.name)} of kind {name} is not read")
 
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+")
@@ -290,7 +282,3 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
     ranked = sorted(map(nearness, known), reverse=True)
     return [other for score, other in ranked[:3] if score > 0.75]
-
-
-def _bad(node: Node, reason: str) -> TilewrightError:
-    return refuse("onnx-attribute", reason, where=node.where)

@@ -8,14 +8,12 @@ from pathlib import Path, PurePosixPath
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from tilewright.errors import refuse
-from tilewright.frontends.imported import Imported
-from tilewright.frontends.onnx.external import external_file, is_within
-from tilewright.frontends.onnx.given import Constants, given_arrays
+from tilewright.frontends.imported import Imported, Opened
 from tilewright.frontends.onnx.importer import import_onnx
-from tilewright.frontends.onnx.interface import signature_of
+from tilewright.frontends.onnx.interface import Constants, given_arrays, signature_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH
 from tilewright.frontends.onnx.reader import Source, check_model, read_model
-from tilewright.frontends.opened import Opened
+from tilewright.frontends.onnx.tensors import external_file, is_within
 from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 
@@ -26,7 +24,7 @@ MODEL_FILE = "model.onnx"
 class OpenedOnnx(Opened):
     """A model from a file, or one in memory (see ``Opened``).
 
-    ``constants`` makes inputs constant (given.py). Raises TilewrightError if it is no ONNX
+    ``constants`` makes inputs constant (interface.py). Raises TilewrightError if it is no ONNX
     model.
     """
 

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from tilewright.errors import refuse
+from tilewright.frontends.files import read_file
 from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
-from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.lean import lean_model
 from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES
+from tilewright.frontends.onnx.tensors import Files
 
 ModelSource = str | Path | bytes | ModelProto
 
@@ -47,32 +48,18 @@ def read_model(source: ModelSource) -> Source:
         data = np.frombuffer(source, np.uint8)
         digest = hashlib.sha256(source).hexdigest()
         return Source(_parse(data, "model"), digest, Files(content=data), "model")
-    path = Path(source)
-    title = shown(str(path))
-    try:
-        file = _mapped(path, title)
-        digest = file.digest()
-        file.check()
-        model = _parse(file.bytes, title)
-        file.release()
-    except (OSError, ValueError) as error:
-        raise refuse("onnx-missing-file", f"it cannot be read: {error}", where=title) from error
+    help = "store the weights as external data"
+    return read_file(Path(source), "onnx", MAX_FILE_BYTES, _mapped, help)
+
+
+def _mapped(path: Path) -> Source:
+    """A file's model; raises TilewrightError, OSError or ValueError."""
+    file, title = MappedFile(path), shown(str(path))
+    digest = file.digest()
+    file.check()
+    model = _parse(file.bytes, title)
+    file.release()
     return Source(model, digest, Files(path.parent, file), title)
-
-
-def _mapped(path: Path, title: str) -> MappedFile:
-    """The file, mapped after a look at its size; raises TilewrightError, OSError or ValueError."""
-    if not path.is_file():
-        reason = "it is not a file" if path.exists() else "there is no such file"
-        raise refuse("onnx-missing-file", reason, where=title)
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise refuse(
-            "onnx-too-large",
-            f"the file has more than {MAX_FILE_BYTES} bytes, which protobuf cannot read",
-            where=title,
-            help="store the weights as external data",
-        )
-    return MappedFile(path)
 
 
 def _parse(data: NDArray[np.uint8], title: str) -> ModelProto:

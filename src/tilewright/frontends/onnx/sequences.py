@@ -16,7 +16,6 @@ from tilewright.frontends.onnx.limits import MAX_OPERANDS
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of_value, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.ir.types import shape_of
 
 
 @dataclass(frozen=True)
@@ -119,17 +118,7 @@ def _concat(at: Lowering, operands: Items) -> Item:
         raise at.misfit("its sequence is empty")
     rank = len(shape_of_value(items[0])) + new
     axis = at.axis(at.integer("axis"), rank)
-    if all(isinstance(item, Constant) for item in items):
-        arrays = [item.array for item in items if isinstance(item, Constant)]
-        if len({a.shape[:axis] + a.shape[axis + (not new) :] for a in arrays}) > 1:
-            raise at.misfit("its tensors do not fit together")
-        joined = np.stack(arrays, axis) if new else np.concatenate(arrays, axis)
-        return Constant(joined, f"{at.node.name}.joined")
-    given = at.like([item for item in items if 0 not in shape_of_value(item)])
-    values = [given.tensor(index) for index in range(len(given.operands))]
-    if new:
-        values = [at.reshape(v, (*shape_of(v)[:axis], 1, *shape_of(v)[axis:])) for v in values]
-    return values[0] if len(values) == 1 else at.emit("concat", *values, axis=axis)
+    return at.joined(items, axis, new=new)
 
 
 def _split(at: Lowering, operands: Items) -> Item:

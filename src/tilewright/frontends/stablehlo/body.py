@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.imported import ModelNode
 from tilewright.frontends.limits import MAX_ELEMENTS
-from tilewright.frontends.stablehlo.folding import folded
-from tilewright.frontends.stablehlo.limits import MAX_DEPTH, MAX_OPERATIONS, MAX_RANK
+from tilewright.frontends.stablehlo.limits import (
+    MAX_DEPTH,
+    MAX_FOLDED_ELEMENTS,
+    MAX_OPERATIONS,
+    MAX_RANK,
+)
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule, where
-from tilewright.frontends.stablehlo.naming import Labels
 from tilewright.frontends.stablehlo.operators import RULES
 from tilewright.frontends.stablehlo.program import Block, Kind, Operation, Program
 from tilewright.frontends.stablehlo.values import Entry, View
+from tilewright.graph.dialect import GraphOperation, WeightOp
+from tilewright.graph.weights import Weights
+from tilewright.ir import Block as GraphBlock
 from tilewright.ir import SSAValue
-from tilewright.ir.types import shape_of
+from tilewright.ir.types import Array, dtype_of, shape_of
 
 Scope = dict[int, Entry | None]
 """The entry of each value, by its number; None for results of a refused operation."""
@@ -230,3 +239,64 @@ def check_shape(shape: Sequence[int], place: str) -> None:
 def tensor_entry(value: SSAValue) -> View:
     """A tensor of the network as an entry."""
     return View(value, tuple(range(len(shape_of(value)))), shape_of(value))
+
+
+_WRAPPED = re.compile(r"^(?:jit|pjit|jvp|vmap|remat|checkpoint|custom_[a-z_]+)\((.*)\)$")
+
+
+class Labels:
+    """Names of operations, each given once."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def unique(self, name: str) -> str:
+        """A name, with a number if it has been given before."""
+        self._counts[name] += 1
+        count = self._counts[name]
+        return name if count == 1 else f"{name}_{count - 1}"
+
+    @staticmethod
+    def name(location: str, operation: str, within: str) -> str:
+        """Name an operation of a function (or loop) whose own name is ``within``."""
+        parts = _scopes(location)
+        if not within:
+            # The first scope is the function that was exported.
+            parts = parts[1:] or parts
+        name = "/".join(parts) or operation.rpartition(".")[2]
+        return f"{within}/{name}" if within else name
+
+
+def _scopes(location: str) -> list[str]:
+    """The parts of a location's name: ``jit(f)/Conv_0/add`` is f, Conv_0, add."""
+    scopes: list[str] = []
+    for part in location.rstrip(":").split("/"):
+        match = _WRAPPED.match(part)
+        while match:
+            part = match.group(1)
+            match = _WRAPPED.match(part)
+        if part:
+            scopes.append(part)
+    return scopes
+
+
+def folded(build: Callable[[NetworkBuilder], Sequence[View]]) -> Sequence[View] | None:
+    """The results as arrays; None if evaluating them would make a tensor that is too large."""
+    block, weights = GraphBlock(), Weights()
+    results = build(NetworkBuilder(block, weights))
+    for op in block.ops:
+        if any(math.prod(shape_of(value)) > MAX_FOLDED_ELEMENTS for value in op.results):
+            return None
+    arrays: dict[SSAValue, Array] = {}
+    with np.errstate(all="ignore"):
+        for op in block.ops:
+            if isinstance(op, WeightOp):
+                arrays[op.result] = weights.get(op.symbol.data)
+            elif isinstance(op, GraphOperation):
+                result = op.evaluate(*(arrays[value] for value in op.inputs))
+                dtype = dtype_of(op.result)
+                arrays[op.result] = np.asarray(result, dtype)
+    return [
+        View(arrays[view.core], view.axes, view.shape) if isinstance(view.core, SSAValue) else view
+        for view in results
+    ]

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.emitter import Emitter
+from tilewright.errors import TilewrightError
+from tilewright.frontends.emitter import Emitter, NetworkBuilder
 from tilewright.frontends.limits import shown
 from tilewright.frontends.moves import broadcast
 from tilewright.frontends.stablehlo.limits import MAX_EXTENT, MAX_TABLE
@@ -28,20 +27,12 @@ class Lowering(Emitter):
     def __init__(
         self, op: Operation, label: str, views: Sequence[View], network: NetworkBuilder
     ) -> None:
-        super().__init__(network, label, label)
+        super().__init__(network, label, label, where(op, label))
         self.op = op
         self.label = label
         """The operation's name in the model."""
         self.views = views
         """The operands of the operation, in order."""
-
-    # Refusing
-
-    def refuse(
-        self, reason: str, *, code: str = "stablehlo-attribute", help: str = ""
-    ) -> TilewrightError:
-        """The refusal of this operation; ``raise at.refuse(...)``."""
-        return refuse(code, reason, where=where(self.op, self.label), help=help)
 
     def unsupported(self, reason: str, help: str = "") -> TilewrightError:
         """The refusal of a form of the operation that is not computed."""

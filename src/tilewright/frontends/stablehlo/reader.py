@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import refuse
+from tilewright.frontends.files import read_file
 from tilewright.frontends.limits import shown
 from tilewright.frontends.modules import Exported
 from tilewright.frontends.stablehlo.limits import (
@@ -41,33 +42,15 @@ def read_program(source: str | Path | bytes | Exported) -> Source:
     """Parse a program, text or bytecode; raises TilewrightError."""
     if isinstance(source, str | Path):
         title = shown(str(source))
-        data = _bytes_of(Path(source), title)
+        data = read_file(Path(source), "stablehlo", MAX_FILE_BYTES, Path.read_bytes)
     else:
         title = "program"
         data = source if isinstance(source, bytes) else bytes(source.mlir_module_serialized)
         if len(data) > MAX_FILE_BYTES:
-            raise _too_large(title)
+            reason = f"it has more than {MAX_FILE_BYTES} bytes"
+            raise refuse("stablehlo-too-large", reason, where=title)
     document, blobs = _parsed(data, title)
     return Source(program_of(document, blobs, title), hashlib.sha256(data).hexdigest(), title)
-
-
-def _bytes_of(path: Path, title: str) -> bytes:
-    """The file's bytes, after a look at its size."""
-    try:
-        if not path.is_file():
-            reason = "it is not a file" if path.exists() else "there is no such file"
-            raise refuse("stablehlo-missing-file", reason, where=title)
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise _too_large(title)
-        return path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = f"it cannot be read: {error}"
-        raise refuse("stablehlo-missing-file", reason, where=title) from error
-
-
-def _too_large(title: str) -> TilewrightError:
-    reason = f"it has more than {MAX_FILE_BYTES} bytes"
-    return refuse("stablehlo-too-large", reason, where=title)
 
 
 def _parsed(data: bytes, title: str) -> tuple[Any, Array]:

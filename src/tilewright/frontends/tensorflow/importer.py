@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.files import read_file
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.shapes import Shapes
@@ -40,7 +41,9 @@ def import_tflite(path: Path, *, shapes: Shapes | None = None) -> Imported:
     tf2onnx or tensorflow is not installed (``tflite-extra``).
     """
     title = repr(str(path))
-    data = _bytes_of(path, title)
+    data = read_file(path, "tflite", MAX_FILE_BYTES, Path.read_bytes)
+    if data[4:8] != IDENTIFIER:
+        raise refuse("tflite-damaged", "it is not a TensorFlow Lite file", where=title)
     missing = [name for name in ("tf2onnx", "tensorflow") if not _installed(name)]
     if missing:
         raise refuse(
@@ -56,23 +59,6 @@ def import_tflite(path: Path, *, shapes: Shapes | None = None) -> Imported:
 
 def _installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
-
-
-def _bytes_of(path: Path, title: str) -> bytes:
-    """The file's bytes, after a look at its size and its identifier."""
-    try:
-        if not path.is_file():
-            reason = "it is not a file" if path.exists() else "there is no such file"
-            raise refuse("tflite-missing-file", reason, where=title)
-        if path.stat().st_size > MAX_FILE_BYTES:
-            reason = f"it has more than {MAX_FILE_BYTES} bytes"
-            raise refuse("tflite-too-large", reason, where=title)
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        raise refuse("tflite-missing-file", f"it cannot be read: {error}", where=title) from error
-    if data[4:8] != IDENTIFIER:
-        raise refuse("tflite-damaged", "it is not a TensorFlow Lite file", where=title)
-    return data
 
 
 def _converted(data: bytes, title: str) -> bytes:

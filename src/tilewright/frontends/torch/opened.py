@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
-from tilewright.frontends.imported import Imported
+from tilewright.frontends.imported import Imported, Opened
 from tilewright.frontends.modules import TorchModule
 from tilewright.frontends.onnx import import_onnx
 from tilewright.frontends.onnx.interface import signature_of
 from tilewright.frontends.onnx.opened import MODEL_FILE
-from tilewright.frontends.opened import Opened
-from tilewright.frontends.torch.bounds import with_bounds
 from tilewright.frontends.torch.capture import captured
 from tilewright.frontends.torch.checks import check_program
-from tilewright.frontends.torch.exported import to_onnx
+from tilewright.frontends.torch.exported import to_onnx, with_bounds
 from tilewright.frontends.torch.library import check_exporter, torch_library
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import digest_of

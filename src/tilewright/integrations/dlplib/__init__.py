@@ -6,10 +6,18 @@ and memory; call operators one by one; release everything. docs/dlplib.md has an
 
 from tilewright.integrations.dlplib import operators
 from tilewright.integrations.dlplib.compiled import OperatorCache
-from tilewright.integrations.dlplib.descriptors import FilterDescriptor, Shape, TensorDescriptor
+from tilewright.integrations.dlplib.descriptors import (
+    FLOAT32,
+    FilterDescriptor,
+    NumericType,
+    Shape,
+    TensorDescriptor,
+    finest,
+    fixed16,
+    fixed32,
+)
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
 from tilewright.integrations.dlplib.memory import DeviceMemory
-from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType, finest, fixed16, fixed32
 from tilewright.integrations.dlplib.operators import *  # noqa: F403
 from tilewright.integrations.dlplib.operators.settings import (
     ActivationDescriptor,

@@ -21,10 +21,9 @@ from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import only_user
-from tilewright.integrations.dlplib.blobs import Blob, choose_numbers
 from tilewright.integrations.dlplib.compiled import OperatorCache
 from tilewright.integrations.dlplib.handle import Handle, Ran
-from tilewright.integrations.dlplib.layers import STEPS, Device, Step
+from tilewright.integrations.dlplib.layers import STEPS, Blob, Device, Step, choose_numbers
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.operators import has
@@ -38,22 +37,8 @@ class Layer:
     name: str
     type: str
     steps: tuple[Step, ...]
-    """None where a layer computes nothing, or the layer before it takes it in."""
-
-    def setup(self) -> None:
-        """Make descriptors, and bring parameters to the device."""
-        for step in self.steps:
-            step.setup()
-
-    def reshape(self) -> None:
-        """Make the memory of the results."""
-        for step in self.steps:
-            step.reshape()
-
-    def forward(self) -> None:
-        """Call the operators of the layer in order."""
-        for step in self.steps:
-            step.forward()
+    """Their ``setup``, ``reshape`` and ``forward`` are the layer's; none where it computes nothing,
+    or the layer before it takes it in."""
 
 
 class Net:
@@ -90,16 +75,17 @@ class Net:
         """The costs of the operators of each layer in its last run."""
         for file in self.model.files:
             file.check()
-        for layer in self.layers:
-            layer.setup()
+        steps = [step for layer in self.layers for step in layer.steps]
+        for step in steps:
+            step.setup()
         for name, value in self._network.inputs:
             blob = Blob(shape_of(value), self._device.numbers.of(value))
             if len(blob.shape) > 4:
                 raise refuse("dlp-layer", f"its rank is {len(blob.shape)}; tensors have 4", name)
             self._device.empty(blob)
             self._device.blobs[value] = blob
-        for layer in self.layers:
-            layer.reshape()
+        for step in steps:
+            step.reshape()
 
     def _layers(self, handle: Handle, calibration: Samples | None) -> list[Layer]:
         """The layers, in order; refuses all that the library has no operator for at once."""
@@ -141,7 +127,8 @@ class Net:
             self.handle.store(self._device.blobs[value].memory, inputs[name])
         for layer in self.layers:
             before = len(self.handle.runs)
-            layer.forward()
+            for step in layer.steps:
+                step.forward()
             self.ran[layer.name] = tuple(self.handle.runs[before:])
         outputs: dict[str, Array] = {}
         for name, value in self._network.outputs:

@@ -15,16 +15,17 @@ from tilewright.frontends import Imported
 from tilewright.graph.weights import digest_of
 from tilewright.integrations.dlplib.compiled import SHARED, Compiled, OperatorCache
 from tilewright.integrations.dlplib.descriptors import (
+    FLOAT32,
     ORDERS,
     DataFormat,
     Descriptor,
     FilterDescriptor,
+    NumericType,
     Shape,
     TensorDescriptor,
 )
 from tilewright.integrations.dlplib.memory import DEFAULT_CAPACITY, DeviceMemory
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array
 

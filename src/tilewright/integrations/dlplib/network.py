@@ -7,28 +7,32 @@ point of its own, so the pipeline chooses none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends import Imported
-from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
+from tilewright.frontends.emitter import Emitter, NewNetwork
+from tilewright.frontends.moves import cut, padded
+from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import BY_NAME
-from tilewright.graph.weights import Weights
-from tilewright.integrations.dlplib.descriptors import ORDERS, Shape
-from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType, fixed16
-from tilewright.ir import ArrayAttr, ModuleOp, PythonValue, SSAValue, VerifyException, to_attribute
+from tilewright.integrations.dlplib.descriptors import FLOAT32, ORDERS, NumericType, Shape, fixed16
+from tilewright.ir import ArrayAttr, PythonValue, SSAValue, VerifyException, to_attribute
 from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
 
 
-class OperatorNetwork:
+class OperatorNetwork(Emitter):
     """A network under construction; ``fixed`` says that it computes in fixed point.
 
     ``constants`` are elements of some of the inputs, as they lie in memory: these become weights of
     the network.
     Refuses (``dlp-shape``) operands that the graph's shape rules do not accept.
     """
+
+    FAMILY: ClassVar[str] = "dlp"
+    TYPED: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -38,38 +42,55 @@ class OperatorNetwork:
         constants: Mapping[str, Array] | None = None,
     ) -> None:
         self.name, self.fixed = name, fixed
-        self.weights = Weights()
         self.values: dict[str, SSAValue] = {}
         """The operands by name, in logical order."""
         known = constants or {}
         kinds = {key: tensor(shape.stored, shape.type.element) for key, shape in inputs.items()}
         taken = [(key, kind) for key, kind in kinds.items() if key not in known]
-        self._operator = NetworkOp.of(name, taken, [])
-        values = dict(self._operator.inputs)
+        self._made = NewNetwork(name, taken, [])
+        super().__init__(self._made, name, name, name)
+        self.weights = self._made.weights
+        values = dict(self._made.operator.inputs)
         for key, shape in inputs.items():
             if key in known:
                 op = WeightOp.of(self.weights.add(known[key], key), kinds[key])
-                self._operator.block.add_op(op)
+                self.network.block.add_op(op)
                 values[key] = op.result
             order = ORDERS[shape.format]
             back = tuple(order.index(axis) for axis in range(4))
             self.values[key] = self.transpose(values[key], back)
 
-    def emit(
+    def refuse(self, reason: str, *, code: str = "", help: str = "") -> TilewrightError:
+        """The refusal of operands that do not fit."""
+        del code  # The library has one for shapes, too large ones among them.
+        return refuse("dlp-shape", reason, self.name, help)
+
+    def operand(self, name: str, dims: tuple[int, ...]) -> SSAValue:
+        """An operand, which must be of these dims."""
+        if shape_of(self.values[name]) != dims:
+            found = _text(shape_of(self.values[name]))
+            raise self.refuse(f"{name} is {found}, beside the others {_text(dims)}")
+        return self.values[name]
+
+    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
+        """Append an operation."""
+        return self.typed(None, operation, *inputs, **attributes)
+
+    def typed(
         self,
+        type: NumericType | None,
         operation: str,
         *inputs: SSAValue,
-        type: NumericType | None = None,
         **attributes: PythonValue,
     ) -> SSAValue:
-        """Append an operation; ``type`` is the result's where the builder chooses it."""
+        """Append an operation whose result's type the builder chooses."""
         kind = None if type is None else tensor(shape_of(inputs[0]), type.element)
         try:
             op = BY_NAME[operation].build_from(inputs, attributes, node=self.name, result_type=kind)
             op.verify()
         except VerifyException as error:
-            raise refuse("dlp-shape", str(error), self.name) from None
-        self._operator.block.add_op(op)
+            raise self.refuse(str(error)) from None
+        self.network.block.add_op(op)
         return op.result
 
     def constant(self, array: Array, type: NumericType = FLOAT32) -> SSAValue:
@@ -78,7 +99,7 @@ class OperatorNetwork:
         symbol = self.weights.add(elements, "constant")
         element = type.element if self.fixed else FLOAT32.element
         op = WeightOp.of(symbol, tensor(elements.shape, element))
-        self._operator.block.add_op(op)
+        self.network.block.add_op(op)
         return op.result
 
     def number(self, number: float, like: SSAValue, type: NumericType = FLOAT32) -> SSAValue:
@@ -89,7 +110,7 @@ class OperatorNetwork:
         """A value as 16-bit numbers of another binary point; floats stay what they are."""
         if not self.fixed or tensor_type(value).element_type == type.element:
             return value
-        return self.emit("requantise", value, type=type)
+        return self.typed(type, "requantise", value)
 
     def sum(self, operation: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """``add`` or ``sub`` of 16-bit values: in 32 bits at the larger binary point.
@@ -107,11 +128,11 @@ class OperatorNetwork:
 
     def function(self, name: str, value: SSAValue, type: NumericType) -> SSAValue:
         """A function by table: its result's binary point is chosen."""
-        return self.emit(name, value, type=type if self.fixed else None)
+        return self.typed(type if self.fixed else None, name, value)
 
     def copied(self, value: SSAValue) -> SSAValue:
         """A value that the machine itself moves, at the cost of its loads and stores."""
-        return self.emit("requantise", value, type=self.type_of(value)) if self.fixed else value
+        return self.typed(self.type_of(value), "requantise", value) if self.fixed else value
 
     def type_of(self, value: SSAValue) -> NumericType:
         """The numeric type of a value."""
@@ -125,39 +146,13 @@ class OperatorNetwork:
         """The binary point of a value; 0 for floats."""
         return self.type_of(value).fraction
 
-    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
-        """Axis i of the result is axis ``order[i]``."""
-        if list(order) == list(range(len(order))):
-            return value
-        return self.emit("transpose", value, permutation=tuple(order))
-
-    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """The same elements in another shape."""
-        if tuple(shape) == shape_of(value):
-            return value
-        return self.emit("reshape", value, shape=tuple(shape))
-
     def slice(self, value: SSAValue, axis: int, start: int, end: int, step: int = 1) -> SSAValue:
         """Elements start, start + step, ... before end along an axis; all of them stay a value."""
-        if (start, end, step) == (0, shape_of(value)[axis], 1):
-            return value
-        return self.emit("slice", value, starts=(start,), ends=(end,), axes=(axis,), steps=(step,))
-
-    def flipped(self, value: SSAValue, axis: int) -> SSAValue:
-        """The elements of an axis in reverse."""
-        extent = shape_of(value)[axis]
-        return value if extent == 1 else self.slice(value, axis, extent - 1, -extent - 1, -1)
+        return cut(self, value, {axis: (start, end, step)})
 
     def pad(self, value: SSAValue, axis: int, before: int, after: int) -> SSAValue:
         """Zeros around an axis; negative counts cut elements off."""
-        extent = shape_of(value)[axis]
-        value = self.slice(value, axis, max(-before, 0), extent - max(-after, 0))
-        before, after = max(before, 0), max(after, 0)
-        if not before and not after:
-            return value
-        pads = [0] * (2 * len(shape_of(value)))
-        pads[axis], pads[len(shape_of(value)) + axis] = before, after
-        return self.emit("pad", value, pads=tuple(pads))
+        return padded(self, value, {axis: (before, after)})
 
     def finish(self, outputs: Mapping[str, tuple[SSAValue, Shape]]) -> Imported:
         """The network, its results brought to the types and formats of their descriptors.
@@ -167,15 +162,14 @@ class OperatorNetwork:
         results: list[SSAValue] = []
         for key, (value, shape) in outputs.items():
             if shape_of(value) != shape.dims:
-                raise refuse(
-                    "dlp-shape", f"{key} is described as {'x'.join(map(str, shape.dims))}; "
-                    f"the result has {'x'.join(map(str, shape_of(value)))}", self.name,
-                )  # fmt: skip
+                stated, found = _text(shape.dims), _text(shape_of(value))
+                raise self.refuse(f"{key} is described as {stated}; the result has {found}")
             results.append(self.transpose(self.to(value, shape.type), ORDERS[shape.format]))
-        self._operator.output_names = to_attribute(list(outputs))
-        self._operator.block.add_op(OutputOp.build(operands=[results]))
+        self._made.operator.output_names = to_attribute(list(outputs))
         if self.fixed:
-            self._operator.numbers = ArrayAttr([])
-        module = ModuleOp([self._operator])
-        module.verify()
-        return Imported(module, self.weights, self.name, 0, "")
+            self._made.operator.numbers = ArrayAttr([])
+        return Imported(self._made.finish(results), self.weights, self.name, 0, "")
+
+
+def _text(dims: tuple[int, ...]) -> str:
+    return "x".join(map(str, dims))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.integrations.dlplib import operators
@@ -17,12 +17,16 @@ from tilewright.integrations.dlplib.descriptors import (
     DataFormat,
     Descriptor,
     FilterDescriptor,
+    Kind,
+    NumericType,
     Shape,
     TensorDescriptor,
 )
-from tilewright.integrations.dlplib.handle import Handle, Operand
-from tilewright.integrations.dlplib.numeric import Kind, NumericType
+from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
+from tilewright.integrations.dlplib.operators.elementwise import VectorOperation
 from tilewright.integrations.dlplib.operators.settings import (
+    ACTIVATIONS,
+    Activation,
     ActivationDescriptor,
     BatchNormDescriptor,
     ConvolutionDescriptor,
@@ -47,7 +51,6 @@ REFUSED = 9
 
 FORMATS: tuple[DataFormat, ...] = ("NCHW", "NHWC")
 KINDS: tuple[Kind, ...] = ("float32", "fixed16", "fixed32")
-ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 POOLS = ("max", "average")
 VECTORS = ("add", "sub", "mul")
 """Enumerations in the order of dlplib.h."""
@@ -64,32 +67,28 @@ DESCRIPTORS: dict[str, type[Descriptor[Any]]] = {
     "batch_norm": BatchNormDescriptor,
 }
 
-OPERATORS: dict[str, str] = {
-    "convolution_forward": "dooo?",
-    "convolution_backward_data": "dooo",
-    "convolution_backward_filter": "dooo",
-    "bias_backward": "oo",
-    "pooling_forward": "doo",
-    "pooling_backward": "doooo",
-    "lrn_forward": "doo",
-    "lrn_backward": "dooo",
-    "activation_forward": "doo",
-    "activation_backward": "dooo",
-    "fully_connected_forward": "ooo?a",
-    "fully_connected_backward_data": "ooo",
-    "fully_connected_backward_filter": "ooo",
-    "batch_norm_forward": "oooooo",
-    "batch_norm_backward": "doooooooo",
-    "lstm_forward": "ooooooooo",
-    "lstm_backward": "ooooo",
-    "matrix_multiply": "oooii",
-    "vector": "vooo",
-    "softmax_forward": "oo",
-    "reshape": "oo",
-    "transform": "oo",
+LETTERS: dict[object, str] = {
+    Operand: "o",
+    Operand | None: "?",
+    bool: "i",
+    Activation: "a",
+    VectorOperation: "v",
+    **dict.fromkeys(DESCRIPTORS.values(), "d"),
 }
-"""An operator's arguments: d a descriptor, o an operand (descriptor and address), ? one that may be
+"""An argument by its type: d a descriptor, o an operand (descriptor and address), ? one that may be
 missing (0 0), i a number, a an activation, v a vector operation."""
+
+
+def _signature(name: str) -> str:
+    """The arguments of an operator after the handle, a letter each; "" of what is none."""
+    types = get_type_hints(getattr(operators, name))
+    kinds = [kind for key, kind in types.items() if key not in ("handle", "return")]
+    is_plain = types["return"] is Ran and all(kind in LETTERS for kind in kinds)
+    return "".join(LETTERS[kind] for kind in kinds) if is_plain else ""
+
+
+OPERATORS = {name: letters for name in operators.__all__ if (letters := _signature(name))}
+"""Operators that one kind of request calls, and their arguments."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ class Session:
         elif isinstance(descriptor, PoolingDescriptor):
             n = _integers(values, 9)
             pads = n[5:7]
-            counted = pads if n[7] else [0, 0]
+            counted = pads if n[7] else (0, 0)
             descriptor.set(_one_of(POOLS, n[0]), n[1:3], n[3:5], pads, counted, bool(n[8]))
         elif isinstance(descriptor, LrnDescriptor):
             if len(values) != 4:
@@ -261,9 +260,9 @@ class Session:
         return descriptor
 
 
-def _integers(words: Sequence[str], count: int) -> list[int]:
+def _integers(words: Sequence[str], count: int) -> tuple[int, ...]:
     try:
-        numbers = [int(word) for word in words]
+        numbers = tuple(int(word) for word in words)
     except ValueError:
         raise refuse("dlp-parameter", f"{list(words)[:8]} are no integers") from None
     if len(numbers) != count or any(abs(number) >= 1 << 63 for number in numbers):

@@ -2,7 +2,7 @@
 
     graph.py        the network's kernels and the tensors between them
     matching.py     where a machine's patterns (machine/patterns.py) occur in it
-    embeddings.py   which of these places can be one kernel: convexity; capacity.py: memories
+    capacity.py     which of these places have room in their memories
     forms.py        the kernels that the compiler can make of a group today
     cost.py         cycles of a group, or the reason why it is none
     search/         which groups are taken together

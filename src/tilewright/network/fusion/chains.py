@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.graph.passes.enclosing import chained
@@ -11,9 +10,6 @@ from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.run import search_fusions
 from tilewright.planning import Planner
 from tilewright.runtime.executable import Progress, quiet
-
-SEARCHES = ("exact", "paths")
-"""The searches, the next where one gives up."""
 
 
 def form_chains(
@@ -34,12 +30,10 @@ def form_chains(
         return []
     asked = planner if planner.timer is None else planner.by_cost()
     oracle = CostOracle(asked, placed=True)
-    report = search_fusions(network, machine, oracle, SEARCHES, fusions, progress)
-    for name, plan in report.plans.items():
-        kept = tuple(group for group in plan.groups if group.kernels[-1] not in apart)
-        report.plans[name] = replace(plan, groups=kept)
-    plan = next((report.plans[name] for name in SEARCHES if name in report.plans), None)
-    if plan is None:
-        return []
+    report = search_fusions(network, machine, oracle, ("exact",), fusions, progress)
     kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
-    return [chained([kernels[symbol] for symbol in group.kernels]) for group in plan.groups]
+    return [
+        chained([kernels[symbol] for symbol in group.kernels])
+        for group in report.plans["exact"].groups
+        if group.kernels[-1] not in apart
+    ]

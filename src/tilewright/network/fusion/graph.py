@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,6 +34,8 @@ class Node:
     """Why it is never a part of a group: it is a view, or runs on the host; "" if it can be."""
     nodes: tuple[str, ...] = ()
     """Names of the model's nodes."""
+    kernel: KernelOp | None = None
+    """The kernel; None for a view."""
 
 
 @dataclass(frozen=True)
@@ -41,136 +43,63 @@ class DependenceGraph:
     """Nodes in an order in which they can run: each reads results of earlier ones."""
 
     nodes: tuple[Node, ...]
-    facts: Mapping[Tensor, Mapping[str, int]] = field(default_factory=dict[int, dict[str, int]])
-    """Properties of tensors that are no node's result: the network's inputs."""
-
-    @classmethod
-    def of(cls, operations: Sequence[str], edges: Iterable[tuple[int, int]]) -> DependenceGraph:
-        """A graph of operations without properties; an edge is (what is read, who reads it)."""
-        reads: list[list[int]] = [[] for _ in operations]
-        for source, target in edges:
-            reads[target].append(source)
-        readers = [sum(number in sources for sources in reads) for number in range(len(operations))]
-        return cls(
-            tuple(
-                Node(
-                    f"{operation}{number}",
-                    operation,
-                    tuple(dict.fromkeys(sorted(own))),
-                    {"inputs": len(set(own)), "readers": readers[number]},
-                )
-                for number, (operation, own) in enumerate(zip(operations, reads, strict=True))
-            )
-        )
-
-    @cached_property
-    def predecessors(self) -> tuple[tuple[int, ...], ...]:
-        """The nodes whose results each node reads."""
-        return tuple(tuple(t for t in node.reads if t >= 0) for node in self.nodes)
 
     @cached_property
     def successors(self) -> tuple[tuple[int, ...], ...]:
-        """The nodes that read each node's result."""
-        return tuple(self.readers.get(number, ()) for number in range(len(self.nodes)))
-
-    @cached_property
-    def readers(self) -> dict[Tensor, tuple[int, ...]]:
-        """The nodes that read each tensor, in order."""
-        readers_of: dict[Tensor, list[int]] = {}
+        """The nodes that read each node's result, in order."""
+        readers: list[list[int]] = [[] for _ in self.nodes]
         for number, node in enumerate(self.nodes):
             for tensor in node.reads:
-                readers_of.setdefault(tensor, []).append(number)
-        return {tensor: tuple(numbers) for tensor, numbers in readers_of.items()}
-
-    @cached_property
-    def ancestors(self) -> tuple[int, ...]:
-        """The nodes on which each node depends, directly or not, as a bit mask."""
-        ancestors_of: list[int] = []
-        for before in self.predecessors:
-            bits = 0
-            for number in before:
-                bits |= ancestors_of[number] | 1 << number
-            ancestors_of.append(bits)
-        return tuple(ancestors_of)
-
-    @cached_property
-    def descendants(self) -> tuple[int, ...]:
-        """The nodes that depend on each node, directly or not, as a bit mask."""
-        descendants_of = [0] * len(self.nodes)
-        for number in reversed(range(len(self.nodes))):
-            for reader in self.successors[number]:
-                descendants_of[number] |= descendants_of[reader] | 1 << reader
-        return tuple(descendants_of)
-
-    def property_of(self, number: int, name: str) -> int:
-        """A property of a node; what it does not have counts as 1."""
-        return self.nodes[number].properties.get(name, 1)
-
-    def tensor_property(self, tensor: Tensor, name: str) -> int:
-        """A property of a tensor: of the result of a node, or of an input."""
-        if tensor >= 0:
-            return self.property_of(tensor, name)
-        return self.facts.get(tensor, {}).get(name, len(self.readers.get(tensor, ())))
+                if tensor >= 0:
+                    readers[tensor].append(number)
+        return tuple(map(tuple, readers))
 
 
-@dataclass(frozen=True)
-class NetworkGraph:
-    """The dependence graph of a network, with the kernel behind each node (None for views)."""
-
-    graph: DependenceGraph
-    kernels: tuple[KernelOp | None, ...]
-
-
-def graph_of(network: NetworkOp) -> NetworkGraph:
+def graph_of(network: NetworkOp) -> DependenceGraph:
     """The dependence graph of a network whose kernels are formed."""
-    tensors: dict[SSAValue, Tensor] = {}
-    facts: dict[Tensor, dict[str, int]] = {}
-    for number, (_, value) in enumerate(network.inputs):
-        tensors[value] = -1 - number
-        facts[-1 - number] = _facts(value)
+    tensors: dict[SSAValue, Tensor] = {
+        value: -1 - number for number, (_, value) in enumerate(network.inputs)
+    }
     nodes: list[Node] = []
-    kernels: list[KernelOp | None] = []
     for op in network.block.ops:
         if not isinstance(op, KernelOp | Operation):
             continue
         # Constants and scratch are no tensors that one kernel hands to another.
         computed = [v for v in op.inputs if not isinstance(v.owner, WeightOp | ScratchOp)]
         reads = tuple(dict.fromkeys(tensors[value] for value in computed))
-        kernel = op if isinstance(op, KernelOp) else None
         tensors[op.result] = len(nodes)
-        kernels.append(kernel)
-        nodes.append(_node(op, reads, kernel))
-    return NetworkGraph(DependenceGraph(tuple(nodes), facts), tuple(kernels))
+        nodes.append(_node(op, reads))
+    return DependenceGraph(tuple(nodes))
 
 
-def _node(op: KernelOp | Operation, reads: tuple[Tensor, ...], kernel: KernelOp | None) -> Node:
+def _node(op: KernelOp | Operation, reads: tuple[Tensor, ...]) -> Node:
     properties = _facts(op.result) | {"inputs": len(reads)}
-    if kernel is None:
-        assert isinstance(op, Operation)
+    if not isinstance(op, KernelOp):
         nodes = tuple(name for name in (op.node_name,) if name)
         name = f"{op.operation}{f' {op.node_name}' if op.node_name else ''}"
         return Node(name, op.operation, reads, properties, "a view is no kernel", nodes)
-    anchor = kernel.operations[0]
+    anchor = op.operations[0]
     assert isinstance(anchor, Operation)
     nodes = tuple(
         dict.fromkeys(
             name
-            for inner in kernel.operations
+            for inner in op.operations
             for name in (inner.node_name, *inner.merged_nodes)
             if name
         )
     )
     fixed = ""
-    if kernel.on_host:
-        reason = kernel.told_reason
+    if op.on_host:
+        reason = op.told_reason
         fixed = f"runs on the host{f': {reason}' if reason else ''}"
     return Node(
-        kernel.symbol.data,
+        op.symbol.data,
         candidate(anchor).operation,
         reads,
         properties | _windows(anchor),
         fixed,
         nodes,
+        op,
     )
 
 

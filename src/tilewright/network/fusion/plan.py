@@ -1,4 +1,4 @@
-"""A fusion plan: which kernels are fused, as text and JSON that round-trip.
+"""A fusion plan: which kernels are fused, as text and JSON.
 
 fusion plan of "lenet5" for "cpu" by exact: 67630.0 cycles
 fuse conv-pool: k0_conv1, k1_pool1 (15530.0 cycles)
@@ -13,17 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from tilewright.errors import refuse
-
-_HEAD = re.compile(r"fusion plan of (\".*\") for (\".*\") by (\w+): (\S+) cycles")
-_FUSED = re.compile(r"fuse ([\w-]+): (.+) \((\S+) cycles\)")
-_ALONE = re.compile(r"alone: (\w+) \((\S+) cycles\)")
-_STAYS = re.compile(r"stays in (\w+): (\".*\") for (.+) \((\d+) bytes, (\S+) cycles less\)")
 
 
 @dataclass(frozen=True)
@@ -93,40 +84,8 @@ class FusionPlan:
             lines.append(f"stays in {tensor.memory}: {what} {gain}")
         return "\n".join(lines) + "\n"
 
-    @classmethod
-    def parse(cls, text: str) -> FusionPlan:
-        """The plan that ``str`` printed; refuses any other text (``fusion-plan``)."""
-        lines = text.splitlines()
-        head = _HEAD.fullmatch(lines[0]) if lines else None
-        if head is None:
-            raise _not_a_plan(1, lines[0] if lines else "")
-        groups: list[FusedGroup] = []
-        alone: list[tuple[str, float]] = []
-        stays: list[StayingTensor] = []
-        try:
-            network, machine = json.loads(head[1]), json.loads(head[2])
-            for number, line in enumerate(lines[1:], 2):
-                if fused := _FUSED.fullmatch(line):
-                    kernels = tuple(fused[2].split(", "))
-                    groups.append(FusedGroup(fused[1], kernels, float(fused[3])))
-                elif single := _ALONE.fullmatch(line):
-                    alone.append((single[1], float(single[2])))
-                elif staying := _STAYS.fullmatch(line):
-                    memory, tensor, readers, size, gain = staying.groups()
-                    tensor, users = json.loads(tensor), tuple(readers.split(", "))
-                    stays.append(StayingTensor(tensor, memory, users, int(size), float(gain)))
-                else:
-                    raise _not_a_plan(number, line)
-        except ValueError as error:
-            raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
-        plan = cls(network, machine, head[3], tuple(groups), tuple(alone), tuple(stays))
-        if str(plan) != text:
-            raise refuse("fusion-plan", "not a fusion plan: its sum or the order of its lines "
-                         "has changed")  # fmt: skip
-        return plan
-
     def to_json(self) -> dict[str, Any]:
-        """A JSON object that ``from_json`` reads."""
+        """A JSON object for ``tilewright fuse --json``."""
         return {
             "network": self.network,
             "machine": self.machine,
@@ -149,39 +108,3 @@ class FusionPlan:
                 for tensor in self.stays
             ],
         }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> FusionPlan:
-        """Read what ``to_json`` wrote; refuses anything else (``fusion-plan``)."""
-        try:
-            plan = cls(
-                str(value["network"]),
-                str(value["machine"]),
-                str(value["search"]),
-                tuple(
-                    FusedGroup(str(g["fusion"]), tuple(map(str, g["kernels"])), float(g["cycles"]))
-                    for g in value["groups"]
-                ),
-                tuple(
-                    (str(tensor["kernel"]), float(tensor["cycles"])) for tensor in value["alone"]
-                ),
-                tuple(
-                    StayingTensor(
-                        str(tensor["tensor"]),
-                        str(tensor["memory"]),
-                        tuple(map(str, tensor["readers"])),
-                        int(tensor["bytes"]),
-                        float(tensor["gain_cycles"]),
-                    )
-                    for tensor in value["stays"]
-                ),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
-        if value.get("hash") != plan.hash:
-            raise refuse("fusion-plan", "not a fusion plan: its hash is not that of its contents")
-        return plan
-
-
-def _not_a_plan(number: int, line: str) -> Exception:
-    return refuse("fusion-plan", f"not a fusion plan: {line[:60]!r}", f"line {number}")

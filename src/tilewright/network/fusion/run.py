@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.dialect import NetworkOp
 from tilewright.machine import Fusion, Machine
 from tilewright.network.fusion.capacity import shortage
 from tilewright.network.fusion.cost import CostOracle
-from tilewright.network.fusion.embeddings import Candidate, candidates_of
-from tilewright.network.fusion.graph import DependenceGraph, graph_of
+from tilewright.network.fusion.graph import Node, graph_of
+from tilewright.network.fusion.matching import embeddings
 from tilewright.network.fusion.plan import FusedGroup, FusionPlan
-from tilewright.network.fusion.search import SEARCHES, Cover, Group, lower_bound
+from tilewright.network.fusion.search import SEARCHES, Cover, Group
 from tilewright.runtime.executable import Progress, quiet
 
 
@@ -61,16 +61,7 @@ class FusionReport:
     candidates: tuple[PricedCandidate, ...]
     apart: float
     """Cycles of all kernels with nothing fused."""
-    bound: float
-    """No plan has fewer cycles."""
     plans: dict[str, FusionPlan]
-    refused: dict[str, Problem]
-    """Searches that gave up, and why."""
-
-    def gap(self, search: str) -> float:
-        """Return the fraction of a plan's cycles by which it may exceed the best plan."""
-        cycles = self.plans[search].cycles
-        return max(cycles - self.bound, 0.0) / cycles if cycles else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object for ``tilewright fuse --json``."""
@@ -78,11 +69,7 @@ class FusionReport:
             "kernels": self.kernels,
             "candidates": [candidate.to_json() for candidate in self.candidates],
             "apart_cycles": self.apart,
-            "bound_cycles": self.bound,
-            "plans": {
-                name: plan.to_json() | {"gap": self.gap(name)} for name, plan in self.plans.items()
-            },
-            "refused": {name: str(problem) for name, problem in self.refused.items()},
+            "plans": {name: plan.to_json() for name, plan in self.plans.items()},
         }
 
 
@@ -100,55 +87,37 @@ def search_fusions(
     alone cost nothing, fused or not, and are in no group. Without any fusion nothing is priced.
     """
     fusions = machine.fusions if fusions is None else fusions
-    dependences = graph_of(network)
+    graph = graph_of(network)
+    kernels = [node.kernel for node in graph.nodes]
     if not fusions:
-        count = sum(
-            candidate is not None and not candidate.on_host for candidate in dependences.kernels
-        )
-        return FusionReport(count, (), 0.0, 0.0, {}, {})
-    graph, kernels = dependences.graph, dependences.kernels
-    alone: dict[int, float] = {}
-    unplanned: dict[int, Problem] = {}
+        count = sum(kernel is not None and not kernel.on_host for kernel in kernels)
+        return FusionReport(count, (), 0.0, {})
+    alone: dict[int, float | Problem] = {}
     for number, kernel in enumerate(kernels):
         progress("price kernels", number, len(kernels))
         if kernel is not None and not kernel.on_host:
             try:
-                cost = oracle.cost([kernel])
+                alone[number] = oracle.cost([kernel])
             except TilewrightError as error:
-                cost = error.problems[0]
-            if isinstance(cost, Problem):
-                unplanned[number] = cost
-            else:
-                alone[number] = cost
-
-    def condition(candidate: Candidate) -> Problem | None:
-        for vertex in candidate.vertices:
-            if vertex in unplanned:
-                return unplanned[vertex]
-        return shortage(members_of(candidate, kernels), candidate.fusion, machine)
-
-    candidates = candidates_of(graph, fusions, condition)
-    priced: list[PricedCandidate] = []
+                alone[number] = error.problems[0]
+    costs = {n: cost for n, cost in alone.items() if not isinstance(cost, Problem)}
+    found = [(fusion, at) for fusion in fusions for at in embeddings(fusion.query, graph)]
+    candidates: list[PricedCandidate] = []
     groups: list[Group] = []
     names: list[str] = []
-    for number, candidate in enumerate(candidates):
-        progress("price groups", number, len(candidates))
-        result = _priced(candidate, graph, kernels, alone, oracle)
-        priced.append(result)
+    for number, (fusion, vertices) in enumerate(found):
+        progress("price groups", number, len(found))
+        nodes = [graph.nodes[vertex] for vertex in vertices]
+        result = _priced(fusion, nodes, [alone.get(vertex) for vertex in vertices], oracle)
+        candidates.append(result)
         if result.fused is not None and result.problem is None:
-            groups.append(Group(candidate.vertices, result.fused))
-            names.append(candidate.fusion.name)
-    costs = tuple(alone.get(number, 0.0) for number in range(len(kernels)))
-    cover = Cover(graph, costs, tuple(groups))
+            groups.append(Group(vertices, result.fused))
+            names.append(fusion.name)
+    every = tuple(costs.get(number, 0.0) for number in range(len(kernels)))
+    cover = Cover(graph, every, tuple(groups))
     plans: dict[str, FusionPlan] = {}
-    refused: dict[str, Problem] = {}
     for name in searches:
-        try:
-            selection = SEARCHES[name](cover)
-        except TilewrightError as error:
-            refused[name] = error.problems[0]
-            continue
-        taken = {number: cover.groups[number] for number in selection}
+        taken = {number: groups[number] for number in SEARCHES[name](cover)}
         inside = {vertex for group in taken.values() for vertex in group.vertices}
         plans[name] = FusionPlan(
             network.symbol.data,
@@ -158,47 +127,38 @@ def search_fusions(
                 FusedGroup(names[n], tuple(graph.nodes[v].name for v in group.vertices), group.cost)
                 for n, group in taken.items()
             ),
-            tuple((graph.nodes[n].name, own) for n, own in alone.items() if n not in inside),
+            tuple((graph.nodes[n].name, own) for n, own in costs.items() if n not in inside),
         )
-    bound = lower_bound(cover)
-    return FusionReport(len(alone), tuple(priced), sum(costs), bound, plans, refused)
-
-
-def members_of(candidate: Candidate, kernels: Sequence[KernelOp | None]) -> list[KernelOp]:
-    """The kernels of a candidate, in the network's order."""
-    members = [kernels[vertex] for vertex in candidate.vertices]
-    return [kernel for kernel in members if kernel is not None]
+    return FusionReport(len(costs), tuple(candidates), sum(every), plans)
 
 
 def _priced(
-    candidate: Candidate,
-    graph: DependenceGraph,
-    kernels: Sequence[KernelOp | None],
-    alone: dict[int, float],
+    fusion: Fusion,
+    nodes: Sequence[Node],
+    alone: Sequence[float | Problem | None],
     oracle: CostOracle,
 ) -> PricedCandidate:
-    nodes = [graph.nodes[vertex] for vertex in candidate.vertices]
+    """The candidate of some nodes, which cost so much ``alone`` (None: they are no kernels of the
+    accelerator)."""
+    names = tuple(node.name for node in nodes)
+    fixed = [Problem("fusion-fixed", node.fixed, node.name) for node in nodes if node.fixed]
+    problems = [*fixed, *(cost for cost in alone if isinstance(cost, Problem))]
+    kernels = [node.kernel for node in nodes if node.kernel is not None]
+    problem = problems[0] if problems else shortage(kernels, fusion, oracle.machine)
     apart: float | None = None
     fused: float | None = None
-    problem = candidate.problem
     if problem is None:
-        apart = sum(alone[vertex] for vertex in candidate.vertices)
-        cost = oracle.cost(members_of(candidate, kernels))
+        apart = sum(cost for cost in alone if cost is not None and not isinstance(cost, Problem))
+        cost = oracle.cost(kernels)
         if isinstance(cost, Problem):
             problem = cost
         else:
             fused = cost
-            if fused >= candidate.fusion.gain * apart:
-                share = "" if candidate.fusion.gain == 1 else f"{candidate.fusion.gain:.0%} of "
+            if fused >= fusion.gain * apart:
+                share = "" if fusion.gain == 1 else f"{fusion.gain:.0%} of "
                 problem = Problem(
                     "fusion-gain", f"one kernel does not take less than {share}the separate cycles"
                 )
-    return PricedCandidate(
-        candidate.fusion.name,
-        tuple(node.name for node in nodes),
-        tuple(dict.fromkeys(name for node in nodes for name in node.nodes)),
-        apart,
-        fused,
-        problem,
-        oracle.kept.get(tuple(node.name for node in nodes), 0),
-    )
+    model_nodes = tuple(dict.fromkeys(name for node in nodes for name in node.nodes))
+    kept = oracle.kept.get(names, 0)
+    return PricedCandidate(fusion.name, names, model_nodes, apart, fused, problem, kept)

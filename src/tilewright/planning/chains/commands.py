@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
 
 from tilewright.machine import Machine, parse_expression
 from tilewright.planning.chains.cost import Tiling, once
-from tilewright.planning.chains.parts import Filled, Parts, Touched, in_blocks, in_shares
+from tilewright.planning.chains.parts import (
+    Filled,
+    Parts,
+    Touched,
+    in_blocks,
+    in_shares,
+    row_axis,
+    rows_latency,
+)
 from tilewright.planning.chains.units import CommandKind
-from tilewright.planning.cost.own import RowInstructions, row_instructions
 from tilewright.planning.cost.row_blocks import ROWS, computed_at_once, row_dim
 from tilewright.planning.space.footprint import Ints
 from tilewright.simulate.commands import TIMED, TimedArray
@@ -51,16 +57,16 @@ class Commands:
 
     tiling: Tiling
 
-    @cached_property
-    def instructions(self) -> RowInstructions | None:
-        """The machine's instructions of rows, if it has such."""
-        return row_instructions(self.tiling.machine)
+    @property
+    def by_rows(self) -> bool:
+        """True if the machine's instructions are of rows."""
+        return self.tiling.machine.synchronisation.by_rows
 
     def cycles(self) -> float:
         """Return the cycles that the machine's timing core takes for the commands."""
         machine = self.tiling.machine
         table = self.table()
-        if self.instructions is not None:
+        if self.by_rows:
             # Instructions are dispatched in the order in which they can begin, so that none finds a
             # full queue before it.
             engines = tuple(e.model_copy(update={"queue": len(table)}) for e in machine.engines)
@@ -135,7 +141,7 @@ class Commands:
     def _parts(self, item: _Item) -> Parts:
         """The parts of a command."""
         tiling = self.tiling
-        if self.instructions is None:
+        if not self.by_rows:
             return in_shares(item.amount, 1)
         if item.kind.buffer is not None:
             axis = self._axis(item.kind.buffer)
@@ -159,7 +165,7 @@ class Commands:
         """The axis of a buffer along which computes make and read its rows; None where there is
         none, or nothing waits for rows."""
         place = self.tiling.places.all[index]
-        if self.instructions is None or not place.has_rows:
+        if not self.by_rows or not place.has_rows:
             return None
         if self.tiling.levels(index)[1]:
             return None
@@ -265,15 +271,15 @@ class Commands:
         each of its rows has one, and parts have theirs at once, as many as are in flight."""
         move, shape = item.kind.move, parts.amount.shape
         assert move is not None and item.kind.buffer is not None
-        if self.instructions is None:
+        if not self.by_rows:
             return int(move.latency)
         together = min(parts.count, move.in_flight)
         lines = parts.rows * together
         if self._axis(item.kind.buffer) is None:
-            axis = self.instructions.axis(self.tiling.places.all[item.kind.buffer].operand)
+            axis = row_axis(self.tiling.places.all[item.kind.buffer].operand)
             rows = self.tiling.lengths(item.kind.buffer)[axis] if axis is not None else 1
             lines = np.broadcast_to(np.reshape(rows, (-1, 1)), shape)
-        latency = self.instructions.latency(move, lines, parts.amount * together)
+        latency = rows_latency(move, lines, parts.amount * together)
         return np.where(parts.amount > 0, latency, 0).astype(np.int64).ravel()
 
     def _inside(

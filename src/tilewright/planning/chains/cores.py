@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from math import ceil, prod
-from time import perf_counter
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, parse_expression
@@ -45,7 +44,6 @@ def plan_chain_cores(
     """The best of some grids' plans; raises TilewrightError as ``plan_chain`` does. ``timer`` is
     not asked: it would time one core. Over a ``mesh``, one core loads what all need alike."""
     del timer
-    begin = perf_counter()
     chosen = [primitives_for(each, machine)[0] for each in kernels_of(kernel)]
     units = units_of(kernel, machine, chosen)
     whole = (*chosen[-1].whole, *_whole_dims(units))
@@ -93,7 +91,6 @@ def plan_chain_cores(
         best,
         physical_bound=physical,
         granule_bound=granule,
-        seconds=perf_counter() - begin,
         others=(),
     )
 

@@ -1,4 +1,4 @@
-"""Parts of commands, where instructions are of rows (``RowInstructions``, own.py).
+"""Parts of commands, where instructions are of rows (``Synchronisation.by_rows``).
 
 A transfer is then an instruction for each row of its box, a compute one for each block of rows that
 its primitive computes at once, and each waits for no more than the rows that it touches. Rows have
@@ -16,8 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.machine import Move
 from tilewright.planning.chains.circular import first_places, rows_in_buffer
-from tilewright.planning.space.footprint import Counts, Ints
+from tilewright.planning.domain import Operand
+from tilewright.planning.layout import Layout
+from tilewright.planning.space.footprint import Counts, Floats, Ints
 
 SPLIT = 512
 """Parts of all of a command's executions at most: of many tiles, whole ones overlap as well."""
@@ -69,6 +72,20 @@ def in_shares(amount: Ints, count: int) -> Parts:
     done = amount[:, None] * np.arange(count + 1) // count
     none = np.zeros((len(amount), count), np.int64)
     return Parts(np.diff(done), none, none)
+
+
+def row_axis(operand: Operand) -> int | None:
+    """The axis along which a move has an instruction for each index: the outermost one in main
+    memory that has several."""
+    factors = Layout.parse(operand.layout, len(operand.shape)).factors
+    return next((f.axis for f in factors[:-1] if operand.shape[f.axis] > 1), None)
+
+
+def rows_latency(move: Move, rows: Ints, size: Ints) -> Floats:
+    """The latency of a transfer of so many rows and bytes, each row of which has its own, beside
+    the time in which its bytes flow."""
+    flow = size / move.bytes_per_cycle
+    return np.maximum(move.latency, (rows * move.latency + flow) / move.in_flight - flow)
 
 
 @dataclass(frozen=True)
@@ -151,4 +168,13 @@ class Touched:
         return np.searchsorted(still, self.end - self.filled.room)
 
 
-__all__ = ["SPLIT", "Filled", "Parts", "Touched", "in_blocks", "in_shares"]
+__all__ = [
+    "SPLIT",
+    "Filled",
+    "Parts",
+    "Touched",
+    "in_blocks",
+    "in_shares",
+    "row_axis",
+    "rows_latency",
+]

@@ -1,4 +1,6 @@
-"""Plans of chains: kernels that compute on the chip what they read (``Kernel.producers``).
+"""Plans of chains: kernels that compute on the chip what they read (``Kernel.producers``). Kernels
+without producers are planned as chains of one where instructions are of rows
+(``Synchronisation.by_rows``).
 
 The loops are those of the last kernel, over its parallel dims, and over its reductions where tiles
 with whole ones do not fit. Each tile computes first what it reads of the producers' results, halo
@@ -12,13 +14,11 @@ condition 2 the tile that is everything.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from time import perf_counter
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.machine import Machine, Primitive
+from tilewright.machine import Machine
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.space import Candidates, Search
 from tilewright.planning.chains.units import Places, Unit, units_of
@@ -31,6 +31,7 @@ from tilewright.planning.cost.bounds import (
 )
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, timed
+from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.footprint import whole_elements
 
@@ -41,16 +42,15 @@ TIMED = 3
 def plan_chain(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
-    """The best schedule of a kernel with producers; of ``budget``, ``timed`` counts. Without a
+    """The best schedule of a kernel with its producers; of ``budget``, ``timed`` counts. Without a
     timer the plan has the next best beside it (``Plan.others``).
 
     Raises TilewrightError: ``plan-primitive``, ``plan-operand``, ``plan-capacity`` as ``plan``
     does, ``kernel-chain`` where the producers' tiles do not follow from the kernel's.
     """
-    begin = perf_counter()
     failures: list[TilewrightError] = []
     units: list[tuple[Unit, ...]] = []
-    for chosen in _primitives(kernel, machine):
+    for chosen in product(*(agreeing(each, machine) for each in kernels_of(kernel))):
         try:
             units.append(units_of(kernel, machine, chosen))
         except TilewrightError as error:
@@ -69,6 +69,7 @@ def plan_chain(
             break
     priced = search.priced
     if not priced:
+        failures += [each.refusal for each in search.candidates if each.refusal is not None]
         if failures:
             raise failures[0]
         raise refuse(
@@ -89,7 +90,6 @@ def plan_chain(
             granule_bound=granule,
             candidates=search.count,
             priced=len(priced),
-            seconds=perf_counter() - begin,
             complete=not cuts,
             cuts=tuple(cuts),
         )
@@ -127,11 +127,6 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
 def kernels_of(kernel: Kernel) -> list[Kernel]:
     """A kernel's producers, theirs first, and the kernel, each alone."""
     return [*(unit for producer in kernel.producers for unit in kernels_of(producer)), kernel.alone]
-
-
-def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
-    """Choices of a primitive for each kernel, in the order of ``kernels_of``."""
-    return product(*(primitives_for(unit, machine) for unit in kernels_of(kernel)))
 
 
 def schedule_of(tiling: Tiling) -> Schedule:

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from itertools import permutations, product
 from math import inf, prod
 
+from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.chains.commands import Commands
@@ -51,6 +52,8 @@ class Candidates:
     """True if reductions of the last kernel may have loops around the whole chain."""
     thinned: bool = False
     """True if some tilings are left out of the search."""
+    refusal: TilewrightError | None = None
+    """The reason for which some tile has no tilings: a box changes with two loops."""
     tilings: dict[Steps, list[Tiling]] = field(default_factory=dict[Steps, "list[Tiling]"])
     """The tilings found so far, by tile."""
 
@@ -102,7 +105,10 @@ class Candidates:
     def at(self, steps: Steps) -> list[Tiling]:
         """The tilings of one tile that the primitives take, whether they fit or not."""
         if steps not in self.tilings:
-            self.tilings[steps] = list(self._orders(self._tile(steps)))
+            try:
+                self.tilings[steps] = list(self._orders(self._tile(steps)))
+            except TilewrightError as error:
+                self.tilings[steps], self.refusal = [], error
         return self.tilings[steps]
 
     def _orders(self, sizes: dict[str, int]) -> Iterator[Tiling]:
@@ -110,6 +116,8 @@ class Candidates:
         if prod(shape.trips(dim) for dim in shape.cut) > TILES:
             self.thinned = True
             return
+        for place in self.places.all:
+            shape.boxes(place.unit, place.operand)
         nests = self.inner.of(shape)
         pairs = zip(self.places.units, nests or (), strict=False)
         if nests is None or not all(shape.takes(unit, inner.sizes) for unit, inner in pairs):

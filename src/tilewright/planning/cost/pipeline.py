@@ -9,7 +9,6 @@ the next passes the longest of
 - the next tile's place in the in-order queue of each engine that loads: latency (unless transfers
   in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
-- where instructions are of rows, the time in which engines take turns (own.py);
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
@@ -30,7 +29,7 @@ import numpy as np
 
 from tilewright.machine import Move
 from tilewright.planning.cost.bounds import main_bandwidth
-from tilewright.planning.cost.own import Dispatch, TakesTurns, Transfer, row_instructions
+from tilewright.planning.own import TakesTurns
 from tilewright.planning.space.cells import Cells, Pairs
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.space.nests import Arrangement, Loop, depends
@@ -57,8 +56,6 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        instructions = row_instructions(space.machine)
-        self.dispatch = None if instructions is None else instructions.dispatch(space, cells)
         own = space.primitive.own
         turns = isinstance(own, TakesTurns)
         self.slots = own.slots(space, arrangement) if turns else arrangement.slots
@@ -78,12 +75,6 @@ class Pipeline:
         }
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
-        for use in self.loads + self.stores if self.dispatch is not None else ():
-            assert self.dispatch is not None
-            name, size = use.name, self.bytes[use.name]
-            self.blocks[name] = self.blocks[name] + self.dispatch.further_latency(use, size)
-            # Instructions of rows follow one another, those of the next transfer behind them.
-            self.time[name] = np.maximum(self.time[name], self.dispatch.busy(use, size))
 
     def _resident(self, use: Use) -> dict[str, Ints]:
         """Tiles along each dim that an operand's buffer covers, if more than one."""
@@ -334,8 +325,6 @@ class Step:
             wait = self._until_free(use) + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + wait) / self.rounds[use.name]
             step = np.maximum(step, cycle)
-        if self.of.dispatch is not None:
-            step = np.maximum(step, self._in_turns(self.of.dispatch))
         for engine in engines_of(self.of.stores):
             # Loads and stores of one engine follow one another.
             step = np.maximum(step, self._shared(engine))
@@ -353,18 +342,6 @@ class Step:
         for count in self.of.trips[self.number + 1 :]:
             inner = inner * count
         return np.minimum(queue.ahead - 1, inner[self.row] - 1)
-
-    def _in_turns(self, dispatch: Dispatch) -> Floats:
-        """Time in which instructions of one engine at a time are dispatched."""
-        moved: list[Transfer] = []
-        for use in self.of.loads + self.of.stores:
-            assert use.move is not None
-            tile = self.before if use.output else self.after
-            moves = self.moves[use.name]
-            lines = moves * dispatch.transfers[use.name][tile]
-            size = moves * self.of.bytes[use.name][tile]
-            moved.append(Transfer(use.move, lines, size, use.output))
-        return dispatch.turns(self.row, self.compute, moved)
 
     def _until_free(self, use: Use) -> Floats:
         """Time from a tile's compute until its result lets the next one begin."""

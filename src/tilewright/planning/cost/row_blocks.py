@@ -1,6 +1,6 @@
 """The number of rows, or channels, of a result that a primitive computes in the time of one.
 
-Where instructions are of rows (``RowInstructions``, own.py), a compute is one for each block of so
+Where instructions are of rows (``Synchronisation.by_rows``), a compute is one for each block of so
 many rows, and what reads one of them waits for all.
 """
 

@@ -21,9 +21,9 @@ from tilewright.planning.schedule import Schedule
 class InPlacePlanning(MachineRecord):
     """The questions that shared code asks a machine that computes in place."""
 
+    @staticmethod
     @abstractmethod
     def plan(
-        self,
         kernel: Kernel,
         machine: Machine,
         *,
@@ -32,25 +32,23 @@ class InPlacePlanning(MachineRecord):
     ) -> Plan:
         """The schedule of least predicted time, the same every time; refuses as ``plan`` does."""
 
+    @staticmethod
     @abstractmethod
-    def schedules(
-        self, kernel: Kernel, machine: Machine, primitive: Primitive
-    ) -> Iterator[Schedule]:
+    def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterator[Schedule]:
         """The space of one kernel on one primitive; nothing where none fits its scratch."""
 
+    @staticmethod
     @abstractmethod
-    def ranked(self, kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedule]]:
+    def ranked(kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedule]]:
         """The whole space, best first: predicted cycles, bytes of main memory moved, schedule."""
 
+    @staticmethod
     @abstractmethod
     def share(
-        self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
-    ) -> Schedule:
-        """The schedule with the loop that the cores share; one core is predicted ``cycles``."""
-
-    @abstractmethod
-    def slowest(self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
-        """Cycles until the last core is done, if one alone takes ``cycles``."""
+        kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
+    ) -> tuple[float, Schedule]:
+        """Cycles until the last core is done, and the schedule with the loop that the cores share;
+        one core is predicted ``cycles``."""
 
 
 def in_place_planning(machine: Machine) -> InPlacePlanning:

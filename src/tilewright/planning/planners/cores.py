@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import ceil, prod
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +115,6 @@ def plan_cores(
     ``allowed`` gives the grids of a primitive on so many cores, if not all (``grids``).
     """
     del timer
-    begin = perf_counter()
     budget = budget or Budget()
     best: Plan | None = None
     failure: TilewrightError | None = None
@@ -167,7 +165,6 @@ def plan_cores(
         granule_bound=min(_shared_bound(granule_bound, kernel, machine, p) for p in primitives),
         candidates=considered,
         priced=priced,
-        seconds=perf_counter() - begin,
         others=(),
     )
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product, repeat
 from math import prod
-from time import perf_counter
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from tilewright.planning.cost.columns import Priced, cost_of, lower_bounds, pric
 from tilewright.planning.cost.level_commands import LevelCommands
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, timed
-from tilewright.planning.planners.greedy import Greedy, Tilings
+from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.cells import cells_of
@@ -334,7 +333,6 @@ def plan_exact(
     Raises TilewrightError when no primitive computes the kernel, no tile fits, or nothing is below
     the budget's limit (``plan-limit``).
     """
-    begin = perf_counter()
     budget = budget or Budget()
     if timer is not None and priced_first(kernel, machine):
         return timed(plan_exact(kernel, machine, budget=budget), kernel, timer)
@@ -373,7 +371,6 @@ def plan_exact(
         granule_bound=granule,
         candidates=sum(s.considered for _, s in searches),
         priced=sum(s.priced for _, s in searches),
-        seconds=perf_counter() - begin,
         complete=not cuts,
         cuts=cuts,
         timed_cycles=cycles,
@@ -381,21 +378,18 @@ def plan_exact(
     )
     if timer is None or not budget.greedy:
         return chosen
-    return replace(
-        _beside_greedy(kernel, machine, chosen, timer, budget), seconds=perf_counter() - begin
-    )
+    return _beside_greedy(kernel, machine, chosen, timer, budget)
 
 
 def _beside_greedy(
     kernel: Kernel, machine: Machine, best: Plan, timer: Timer, budget: Budget
 ) -> Plan:
     """The plan, or the greedy planner's if that is faster."""
-    tilings: Tilings = {}
     for start, buffers in product(("granule", "one"), (2, 1)):
         if best.cycles <= best.granule_bound:
             break
         try:
-            greedy = Greedy(start, buffers)(kernel, machine, tilings=tilings)
+            greedy = Greedy(start, buffers)(kernel, machine)
         except TilewrightError:
             # It starts from a tile that resident operands do not allow.
             continue

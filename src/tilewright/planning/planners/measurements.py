@@ -85,7 +85,7 @@ class Measurements:
         for text, seconds in rows:
             try:
                 times[renamed(Schedule.from_json(json.loads(text)), back)] = float(seconds)
-            except (ValueError, KeyError, TypeError):
+            except ValueError:
                 continue  # written by another version; it is measured again
         return times
 

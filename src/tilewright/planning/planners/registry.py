@@ -16,10 +16,10 @@ from tilewright.machine import Machine
 from tilewright.planning import Ask, Planner, Search, Timer
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Plan
+from tilewright.planning.planners.by_node import by_spaces
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.ldm.buffers import BLOCK
 from tilewright.planning.planners.ldm.planner import Ldm
-from tilewright.planning.planners.listed import Listed
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
 from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.planners.rows import Rows
@@ -129,9 +129,9 @@ def _space(request: Request) -> Generator[Ask]:
     if not file:
         raise refuse("option-planner", "names no file of spaces", "space", "space{file=FILE}")
     mesh = request.mesh if request.mesh and request.mesh.cores == request.machine.cores else None
-    listed = Listed.read(Path(file), request.machine, mesh)
-    yield listed
-    listed.check()
+    planner = by_spaces(Path(file), request.machine, mesh)
+    yield planner
+    planner.check()
 
 
 MAKERS: Mapping[str, Callable[[Request], Made]] = {

@@ -195,6 +195,5 @@ def stated_plan(
         granule_bound=granule_bound(kernel, core, primitive) / cores,
         candidates=1,
         priced=1,
-        seconds=0.0,
         planner=planner,
     )

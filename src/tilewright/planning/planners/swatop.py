@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -292,7 +291,6 @@ class Swatop:
     ) -> Plan:
         """The plan; ``Plan.candidates`` is the size of the space. Raises as ``plan_exact``."""
         del timer, budget
-        begin = perf_counter()
         groups = [
             group
             for primitive in agreeing(kernel, machine)
@@ -320,7 +318,6 @@ class Swatop:
             best,
             candidates=size,
             priced=size,
-            seconds=perf_counter() - begin,
             planner="blackbox" if self.measure else "swatop",
         )
 

@@ -9,9 +9,8 @@ from tilewright.graph.passes.own import OwnPasses
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.records import Finding, MoveRecord
-from tilewright.planning.cost.own import TakesTurns
 from tilewright.planning.domain import Kernel
-from tilewright.planning.own import FormsKernels, StoresTiles
+from tilewright.planning.own import FormsKernels, StoresTiles, TakesTurns
 from tilewright.planning.space.footprint import Ints
 from tilewright.planning.space.join_pixels import moves_blocks
 from tilewright.planning.space.nests import Arrangement

@@ -26,9 +26,8 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.candidates import Sources, built, timed_text
+from tilewright.targets.cpu.candidates import Sources, built, loaded, timed_text
 from tilewright.targets.cpu.headers import SUPPORT
-from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.planning.registers import REGISTERS, registers_of
 from tilewright.targets.cpu.primitives.ahead import Ahead

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.codegen.c.compiler import FLAGS, build_library
 from tilewright.codegen.host.calls import KERNEL, KernelSource
 from tilewright.codegen.host.library import arena
 from tilewright.errors import TilewrightError
@@ -20,11 +21,38 @@ from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.cpu.library import loaded
+from tilewright.system.temporary import temporary_folder
+from tilewright.targets.cpu.headers import HEADERS, header
+from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.walk import kernel_source
 from tilewright.tile.build import build
 from tilewright.tile.dialect import TensorOp, programs_of
 from tilewright.tile.passes.boundary import Boundary
+
+
+@contextmanager
+def loaded(sources: Mapping[str, str]) -> Generator[ctypes.CDLL]:
+    """A library of C sources by file name, built as packages are for the processor at hand.
+
+    They may include the packages' headers. Nothing of it may be used after the context: a long
+    search would otherwise keep thousands in memory. Raises TilewrightError when the compiler fails.
+    """
+    with temporary_folder() as folder:
+        for name in HEADERS:
+            (folder / name).write_text(header(name))
+        paths = [folder / name for name in sources]
+        for path, text in zip(paths, sources.values(), strict=True):
+            path.write_text(text)
+        built = folder / "library.so"
+        build_library(paths, built, (folder,), (*FLAGS, *this_processor().flags))
+        library = ctypes.CDLL(str(built))
+        try:
+            yield library
+        finally:
+            close = ctypes.CDLL(None).dlclose
+            close.argtypes = [ctypes.c_void_p]
+            close(library._handle)  # pyright: ignore[reportPrivateUsage]: ctypes has no other way
+
 
 _TIMED = """\
 #define _POSIX_C_SOURCE 200112L

@@ -9,11 +9,9 @@ from tilewright.graph.dialect import KernelOp
 from tilewright.graph.passes.own import OwnPasses
 from tilewright.graph.passes.pairs import KernelPair, Trial
 from tilewright.ir.passes import PassEntry
-from tilewright.machine import Machine, Primitive
+from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.caches import InPlacePlanning
-from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.passes.fuse_pools import FusePools
 from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
@@ -22,7 +20,7 @@ from tilewright.targets.cpu.passes.pair_trials import pair_trials
 from tilewright.targets.cpu.passes.separate_padding import SeparatePadding
 from tilewright.targets.cpu.planning.capabilities import CacheFacts, CpuPrimitive, own_of
 from tilewright.targets.cpu.planning.planner import plan_cached, ranked, schedules
-from tilewright.targets.cpu.planning.sharing import share, slowest
+from tilewright.targets.cpu.planning.sharing import share
 
 
 class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
@@ -30,36 +28,10 @@ class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
 
     family: ClassVar[str] = "cpu"
 
-    def plan(
-        self,
-        kernel: Kernel,
-        machine: Machine,
-        *,
-        timer: Timer | None = None,
-        budget: Budget | None = None,
-    ) -> Plan:
-        """The schedule of least predicted time (planning/planner.py)."""
-        return plan_cached(kernel, machine, timer=timer, budget=budget)
-
-    def schedules(
-        self, kernel: Kernel, machine: Machine, primitive: Primitive
-    ) -> Iterator[Schedule]:
-        """The space of one kernel on one primitive."""
-        return schedules(kernel, machine, primitive)
-
-    def ranked(self, kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedule]]:
-        """The whole space, best first."""
-        return ranked(kernel, machine)
-
-    def share(
-        self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
-    ) -> Schedule:
-        """The schedule with the loop that the cores share (planning/sharing.py)."""
-        return share(kernel, machine, schedule, cycles)
-
-    def slowest(self, kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
-        """Cycles until the last core is done."""
-        return slowest(kernel, machine, schedule, cycles)
+    plan = staticmethod(plan_cached)
+    schedules = staticmethod(schedules)
+    ranked = staticmethod(ranked)
+    share = staticmethod(share)
 
     def kernel_passes(self) -> list[PassEntry]:
         """Convolutions with little padding."""

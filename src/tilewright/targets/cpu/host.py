@@ -33,12 +33,12 @@ from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
-from tilewright.targets.cpu.calls import call_of
 from tilewright.targets.cpu.headers import KERNEL_HEADERS, header
 from tilewright.targets.cpu.machine import lanes_of, machine
 from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import PROCESSORS, this_processor
 from tilewright.targets.cpu.runner import read_manifest
+from tilewright.targets.cpu.walk import call_of
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
 
@@ -62,8 +62,32 @@ class CpuHost:
     def calls(
         self, compilation: Compilation, *, refused: Refused | None = None
     ) -> list[KernelCall]:
-        """The kernels on the host, in order, planned and written for any processor."""
-        return host_calls(compilation, machine(PORTABLE), refused=refused)
+        """The kernels on the host, in order, planned and written for any processor.
+
+        Kernels that differ in names and in where their operands lie alone share one program and its
+        C. ``refused`` is told the symbol of a kernel that cannot be, which is left out; without it,
+        raises TilewrightError.
+        """
+        network = network_of(compilation.network)
+        names = value_names(compilation.network)
+        operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+        writer = _Writer(compilation, machine(PORTABLE))
+        calls: list[KernelCall] = []
+        for compiled in compilation.kernels:
+            if not compiled.on_host:
+                continue
+            kernel = compiled.kernel
+            places = {
+                name: placement_of(value)
+                for name, value in operand_values(operations[kernel.symbol], names).items()
+            }
+            try:
+                calls.append(writer.call(kernel, places))
+            except TilewrightError:
+                if refused is None:
+                    raise
+                refused(kernel.symbol)
+        return calls
 
     def emit(
         self, compilation: Compilation, directory: Path, *, refused: Refused | None = None
@@ -97,37 +121,6 @@ class CpuHost:
             step["symbol"]: _step(function, number, sizes)
             for number, step in enumerate(manifest["steps"])
         }
-
-
-def host_calls(
-    compilation: Compilation, host: Machine, *, refused: Refused | None = None
-) -> list[KernelCall]:
-    """The kernels on the host, in order, planned and written for ``host``.
-
-    Kernels that differ in names and in where their operands lie alone share one program and its C.
-    ``refused`` is told the symbol of a kernel that cannot be, which is left out; without it, raises
-    TilewrightError.
-    """
-    network = network_of(compilation.network)
-    names = value_names(compilation.network)
-    operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
-    writer = _Writer(compilation, host)
-    calls: list[KernelCall] = []
-    for compiled in compilation.kernels:
-        if not compiled.on_host:
-            continue
-        kernel = compiled.kernel
-        places = {
-            name: placement_of(value)
-            for name, value in operand_values(operations[kernel.symbol], names).items()
-        }
-        try:
-            calls.append(writer.call(kernel, places))
-        except TilewrightError:
-            if refused is None:
-                raise
-            refused(kernel.symbol)
-    return calls
 
 
 class _Writer:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from math import prod
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.nest.value import Value, variable
 from tilewright.errors import TilewrightError, refuse
+from tilewright.planning.domain import Affine
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,6 @@ class Instance:
         return " && ".join(parts) or "1"
 
     @property
-    def points(self) -> int:
-        """Elements of the result that one call computes."""
-        return prod(extent.size for name, extent in self.dims.items() if name not in self.reduction)
-
-    @property
     def addresses(self) -> list[Address]:
         """The operands that the call reads and writes: each pointer once, the output last."""
         addresses = {
@@ -139,6 +134,44 @@ class Instance:
         }
         addresses.pop(self.output.pointer, None)
         return [*addresses.values(), self.output]
+
+    def elements(self, step: Step) -> list[str]:
+        """The element types of a step's operands."""
+        return [
+            self.steps[o].result.element if isinstance(o, int) else o.element for o in step.inputs
+        ]
+
+    def inside(self, operand: Address) -> list[tuple[bool, bool]]:
+        """Whether what tiles read of an operand begins, and ends, within each of its axes."""
+        whole = {
+            name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
+            for name, extent in self.dims.items()
+        }
+        reads = [window.interval(whole) for window in operand.window]
+        return [
+            (low >= 0, low + size <= extent)
+            for (low, size), extent in zip(reads, operand.shape, strict=True)
+        ]
+
+    def declared(self, operand: Address, name: str) -> str:
+        """The C declaration of a pointer to an operand."""
+        constant = "" if operand.pointer == self.output.pointer else "const "
+        return f"{constant}{operand.c_type} *{name}"
+
+    def outside(self, *own: Address) -> list[Address]:
+        """The same without the anchor's ``own`` operands, unless later steps read them, too."""
+        pointers = {operand.pointer for operand in own}
+        for step in self.steps[1:]:
+            pointers -= {o.pointer for o in step.inputs if isinstance(o, Address)}
+        return [address for address in self.addresses if address.pointer not in pointers]
+
+    def origin(self, image: Address) -> tuple[str, str, str]:
+        """C of where a tile's image begins, and of the row and the column of the tile's first
+        element in it; both may be negative."""
+        n, c, _, _ = image.window
+        whole = replace(image, window=(n, c, Affine(), Affine()))
+        row, column = (image.index(axis, self.dims, {}) for axis in (2, 3))
+        return whole.first(self.dims), row, column
 
     def tensor(self, number: int) -> Address:
         """The anchor's operand of that number, which must be a tensor."""

@@ -17,11 +17,10 @@ from tilewright.targets.cpu.block_primitives import (
 )
 from tilewright.targets.cpu.capabilities import CpuMachine
 from tilewright.targets.cpu.functions import SHORT_FLOATS, Kind, c_function, storage
-from tilewright.targets.cpu.integer_primitives import integer_primitives
 from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
-from tilewright.targets.cpu.short_primitives import short_primitives
+from tilewright.targets.cpu.word_primitives import integer_primitives, short_primitives
 
 REDUCTIONS = ("fold", "arg_max", "arg_min", "gather", "scatter")
 """Reductions of any shape, one element of the result after another."""
@@ -166,27 +165,13 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     )
 
 
-_FITTED = ("conv", "matmul")
-"""What names of primitives begin with whose register tiles are those calibrated."""
-
-_BLOCKED = "winograd"
-"""The same of those that work in scratch, with a micro-kernel of their own."""
-
-
-def _with_fit(
-    primitive: Primitive, fit: tuple[tuple[float, float, float, float], ...]
-) -> Primitive:
-    own = own_of(primitive).model_copy(update={"fit": fit})
-    return primitive.model_copy(update={"own": own})
-
-
 def _fitted(primitive: Primitive, cpu: Processor) -> Primitive:
-    """The primitive with its register tiles as they were measured."""
-    if primitive.name.startswith(_BLOCKED):
-        return _with_fit(primitive, cpu.parts)
-    if primitive.name.startswith(_FITTED):
-        return _with_fit(primitive, cpu.tiles)
-    return primitive
+    """The primitive with its register tiles as they were measured: those of products, or, of what
+    works in scratch with a micro-kernel of its own, those of blocks."""
+    if not primitive.name.startswith(("conv", "matmul", "winograd")):
+        return primitive
+    fit = cpu.parts if primitive.name.startswith("winograd") else cpu.tiles
+    return primitive.model_copy(update={"own": own_of(primitive).model_copy(update={"fit": fit})})
 
 
 FUSIONS = (

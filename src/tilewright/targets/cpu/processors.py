@@ -6,7 +6,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -322,18 +322,6 @@ def this_processor() -> Processor:
     known, sizes = processor_of(cpuinfo()), cache_sizes(_CACHES)
     # Of a compiler that does not know matrix tiles (GCC before 11) the C emulates them, slowly.
     tiles = known.block_cycles and tiles_supported() and defines(_TILE_MACRO, known.flags)
-    return Processor(
-        known.lanes,
-        known.registers,
-        known.vectors_per_cycle,
-        sizes.get(1, known.level1_bytes),
-        sizes.get(2, known.level2_bytes),
-        sizes.get(3, known.level3_bytes),
-        known.word_bytes,
-        known.words_per_cycle,
-        known.pairs_per_cycle,
-        known.block_cycles if tiles else 0.0,
-        os.cpu_count() or 1,
-        bandwidths=known.bandwidths,
-        cache_costs=known.cache_costs,
-    )
+    levels = {f"level{level}_bytes": size for level, size in sizes.items()}
+    block_cycles = known.block_cycles if tiles else 0.0
+    return replace(known, **levels, block_cycles=block_cycles, cores=os.cpu_count() or 1)

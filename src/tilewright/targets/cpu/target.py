@@ -65,9 +65,9 @@ class CpuTarget(Target):
         """
         from tilewright.graph.dialect import GraphOperation, network_of
         from tilewright.graph.passes.editing import VIEWS
-        from tilewright.targets.cpu.calls import call_of  # The generators of all primitives.
         from tilewright.targets.cpu.machine import lanes_of
         from tilewright.targets.cpu.package import write_package
+        from tilewright.targets.cpu.walk import call_of  # The generators of all primitives.
 
         for op in network_of(compilation.network).block.ops:
             if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") not in VIEWS:

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any, cast
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer
-from tilewright.codegen.host.calls import KernelSource
+from tilewright.codegen.host.calls import KernelCall, KernelSource
 from tilewright.codegen.nest.value import variable
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
-from tilewright.ir.types import element_name, fraction_of, layout_of, shape_of
+from tilewright.ir.types import (
+    element_dtype,
+    element_name,
+    fraction_of,
+    layout_of,
+    shape_of,
+    tensor_type,
+)
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Around, Instance, Step
 from tilewright.targets.cpu.primitives import EMITTERS
 from tilewright.targets.cpu.primitives.code import KernelCode
-from tilewright.tile.dialect import ComputeOp, LoopOp, ProgramOp, StageOp, TensorOp, windows_of
+from tilewright.tile.dialect import (
+    ComputeOp,
+    LoopOp,
+    ProgramOp,
+    StageOp,
+    TensorOp,
+    programs_of,
+    windows_of,
+)
 
 _LETTERS = {
     "input": "x",
@@ -36,6 +53,29 @@ def kernel_source(module: ModuleOp, lanes: int) -> KernelSource:
     if len(programs) != 1:
         raise refuse("cpu-program", f"expected one tile.program, found {len(programs)}")
     return _Walk(programs[0], lanes).source()
+
+
+def call_of(kernel: CompiledKernel, lanes: int) -> KernelCall:
+    """Return the call of a kernel that has a tile program; ``lanes`` is the width of a vector.
+
+    Raises TilewrightError.
+    """
+    if kernel.program is None:
+        raise refuse("cpu-program", "has no tile program", kernel.kernel.symbol)
+    source = kernel_source(kernel.program, lanes)
+    tensors = programs_of(kernel.program)[0].tensors
+    places = {
+        name: (op.arena.data, op.offset.value.data)
+        for name, op in tensors.items()
+        if op.arena is not None and op.offset is not None
+    }
+    scratch = {name: _bytes(op) for name, op in tensors.items() if op.role.data == "scratch"}
+    return KernelCall(kernel, source, places, scratch)
+
+
+def _bytes(op: TensorOp) -> int:
+    element = element_dtype(tensor_type(op.result).element_type)
+    return prod(shape_of(op.result)) * element.itemsize
 
 
 class _Walk:
@@ -245,8 +285,6 @@ class _Walk:
                 "an operand is neither a tensor nor a stage's value",
                 self.program.symbol.data,
             )
-        from tilewright.ir.types import tensor_type
-
         return Address(
             self.pointers.get(name, "?"),
             element_name(tensor_type(value).element_type),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from tilewright.machine.records import OperandRecord
+from tilewright.machine.records import MachineRecord, OperandRecord
 from tilewright.machine.rounding import Rounding
-from tilewright.planning.cost.own import ExecutesRows, RowInstructions
-from tilewright.targets.dpu.planning.row_dispatch import CoreInstructions
 
 
-class DpuMachine(ExecutesRows):
+class DpuMachine(MachineRecord):
     """The facts about a CNN core as a machine."""
 
     family: ClassVar[str] = "dpu"
@@ -21,10 +19,6 @@ class DpuMachine(ExecutesRows):
     def rounding_rules(self) -> Rounding:
         """Return ``rounding``: the core's deviations from exact results rounded once."""
         return self.rounding
-
-    def row_instructions(self) -> RowInstructions:
-        """The core's own, of rows of banks."""
-        return CoreInstructions()
 
 
 class DpuOperand(OperandRecord):

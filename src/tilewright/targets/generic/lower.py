@@ -144,7 +144,7 @@ class KernelLowering(Commands):
         for op in self.all:
             instruction, columns = lowered[op]
             parts.append(Part(instruction, columns | carried.fields(op), self.order.rows(op).key))
-        parts += carried.parts(self.whole)
+        parts += carried.parts(self.whole.instructions)
         return parts
 
     def _await(self, engine: int) -> bool:

@@ -133,14 +133,13 @@ def touch(
     axes: Sequence[tuple[str, Column]],
     *,
     write: bool = False,
-    address: Column | None = None,
     element: Column | None = None,
 ) -> Touch:
     """The box of an operand: ``axes`` has the axes' names, as in the fields, and sizes."""
     return Touch(
         memory,
         write,
-        columns[f"{name}.address"] if address is None else address,
+        columns[f"{name}.address"],
         tuple(size for _, size in axes),
         tuple(columns[f"{name}.{axis}"] for axis, _ in axes),
         element_bytes(machine, columns, name) if element is None else element,

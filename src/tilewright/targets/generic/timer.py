@@ -87,7 +87,7 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
         tables.append(_timed(op, kernel))
         keys.append(kernel.order.rows(op).key)
         fields.append((kernel.instruction(op), carried.fields(op)))
-    for part in carried.parts(lowering):
+    for part in carried.parts(lowering.instructions):
         tables.append(part.timed(lowering.instructions))
         keys.append(part.keys)
         fields.append((part.instruction, part.columns))

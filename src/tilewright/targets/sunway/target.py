@@ -12,7 +12,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
-from tilewright.planning.planners.listed import Listed
+from tilewright.planning.planners.by_node import ByNode
 from tilewright.planning.planners.registry import planner_of
 from tilewright.planning.space.mesh import Mesh
 from tilewright.targets.base import Target, sources_text
@@ -59,7 +59,7 @@ class SunwayTarget(Target):
             yield Plans(machine, MESH)
             return
         with super().planner(text, machine, database) as asked:
-            if isinstance(asked, Listed) and machine.cores == MESH.cores:
+            if isinstance(asked, ByNode) and machine.cores == MESH.cores:
                 yield replace(asked, otherwise=Plans(machine, MESH))
             else:
                 yield asked

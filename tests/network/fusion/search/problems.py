@@ -1,12 +1,12 @@
 """Problems for the searches, and their best selections by trying all."""
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import pairwise
 from random import Random
 
-from tests.network.fusion.random_graphs import random_graph
-from tilewright.network.fusion.embeddings import leaves_and_returns
+from tests.network.fusion.random_graphs import graph_of, random_graph
 from tilewright.network.fusion.graph import DependenceGraph
+from tilewright.network.fusion.matching import embeddings
 from tilewright.network.fusion.search import Cover, Group, Selection
 
 
@@ -15,7 +15,7 @@ def problem(
     alone: Sequence[float],
     groups: dict[tuple[int, ...], float],
 ) -> Cover:
-    graph = DependenceGraph.of(["conv"] * len(alone), edges)
+    graph = graph_of(["conv"] * len(alone), edges)
     return Cover(graph, tuple(alone), tuple(Group(v, cost) for v, cost in groups.items()))
 
 
@@ -29,29 +29,34 @@ def best(given: Cover) -> tuple[float, Selection]:
             vertices = given.groups[number].vertices
             if used.isdisjoint(vertices):
                 selection = [*taken, number]
-                # A cycle may be broken by no further group: the contraction only grows.
-                if contracted_runs(given, selection):
-                    least = min(least, (given.cost(selection), tuple(selection)))
-                    extend(number + 1, selection, used | set(vertices))
+                least = min(least, (given.cost(selection), tuple(selection)))
+                extend(number + 1, selection, used | set(vertices))
 
     extend(0, [], frozenset())
     return least
 
 
 def contracted_runs(given: Cover, selection: Sequence[int]) -> bool:
-    """Whether the contraction has no cycle: the closure of its edges holds no part twice."""
+    """Whether groups are disjoint and their contraction has no cycle: the closure of its edges
+    holds no part twice."""
+    taken = [v for n in selection for v in given.groups[n].vertices]
     part = {v: n for n in selection for v in given.groups[n].vertices}
     part = {v: part.get(v, -1 - v) for v in range(len(given.alone))}
     reach: dict[int, set[int]] = {one: set() for one in part.values()}
-    for vertex, before in enumerate(given.graph.predecessors):
-        for other in before:
+    for vertex, readers in enumerate(given.graph.successors):
+        for other in readers:
             if part[other] != part[vertex]:
-                reach[part[other]].add(part[vertex])
+                reach[part[vertex]].add(part[other])
     for middle in list(reach):
         for one in reach:
             if middle in reach[one]:
                 reach[one] |= reach[middle]
-    return all(one not in reach[one] for one in reach)
+    return len(set(taken)) == len(taken) and all(one not in reach[one] for one in reach)
+
+
+def alone_read(graph: DependenceGraph, chain: tuple[int, ...]) -> bool:
+    """Whether each node of a chain alone reads the result of the one before."""
+    return all(graph.successors[source] == (target,) for source, target in pairwise(chain))
 
 
 def series_parallel(random: Random, most: int = 11) -> DependenceGraph:
@@ -76,28 +81,15 @@ def series_parallel(random: Random, most: int = 11) -> DependenceGraph:
     last = grow(0, 2)
     while count < most - 2 and random.random() < 0.7:
         last = grow(last, 1)
-    return DependenceGraph.of(["conv"] * count, sorted(edges))
+    return graph_of(["conv"] * count, sorted(edges))
 
 
 def random_problem(random: Random, graph: DependenceGraph | None = None, groups: int = 14) -> Cover:
-    """Convex connected groups of a graph with costs below and above those of their nodes."""
+    """Chains of a graph with costs below and above those of their nodes."""
     graph = graph or random_graph(random, 11)
-    count = len(graph.nodes)
-    alone = tuple(float(random.randint(5, 20)) for _ in range(count))
-    possible: list[tuple[int, ...]] = []
-    for size in (2, 3):
-        for vertices in combinations(range(count), size):
-            if leaves_and_returns(graph, vertices):
-                continue
-            linked = {vertices[0]}
-            for _ in vertices:
-                for v in vertices:
-                    near = {*graph.predecessors[v], *graph.successors[v]}
-                    near |= {w for t in graph.nodes[v].reads for w in graph.readers[t]}
-                    if near & linked:
-                        linked.add(v)
-            if len(linked) == size:
-                possible.append(vertices)
+    alone = tuple(float(random.randint(5, 20)) for _ in graph.nodes)
+    queries = ("any -> any", "any -> any -> any")
+    possible = [c for query in queries for c in embeddings(query, graph) if alone_read(graph, c)]
     random.shuffle(possible)
     costs = {
         vertices: sum(alone[v] for v in vertices) * random.choice((0.4, 0.6, 0.7, 0.9, 1.1))

@@ -3,6 +3,8 @@
 #include "cce.h"
 #endif
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -12,53 +14,31 @@ __global__ __aicore__ void add(__gm__ half *x, __gm__ half *y, __gm__ half *out)
     /* x: 512 bytes of ub at 0, 2 slots */
     /* y: 512 bytes of ub at 1024, 2 slots */
     /* out: 512 bytes of ub at 2048, 2 slots */
-    /* x: 512 bytes of ub at 0 */
-    /* y: 512 bytes of ub at 1024 */
-    /* out: 512 bytes of ub at 2048 */
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     set_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
     set_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);
     set_vector_mask(0xffffffffffffffffULL, 0xffffffffffffffffULL);
-    for (int64_t p = 0; p < 3; p++) {
-        wait_flag(PIPE_V, PIPE_MTE2, (event_t)(p % 2));
-        copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)(p % 2 * 512),
-                (__gm__ half *)((__gm__ uint8_t *)x + p * 512), 0, 1, 16, 0, 0);
-        copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)(p % 2 * 512 + 1024),
-                (__gm__ half *)((__gm__ uint8_t *)y + p * 512), 0, 1, 16, 0, 0);
-        set_flag(PIPE_MTE2, PIPE_V, (event_t)(p % 2));
-        wait_flag(PIPE_MTE2, PIPE_V, (event_t)(p % 2));
-        wait_flag(PIPE_MTE3, PIPE_V, (event_t)(p % 2));
-        vadd((__ubuf__ half *)(uintptr_t)(p % 2 * 512 + 2048),
-                (__ubuf__ half *)(uintptr_t)(p % 2 * 512),
-                (__ubuf__ half *)(uintptr_t)(p % 2 * 512 + 1024), 2, 1, 1, 1, 8, 8, 8);
-        set_flag(PIPE_V, PIPE_MTE2, (event_t)(p % 2));
-        set_flag(PIPE_V, PIPE_MTE3, (event_t)(p % 2));
-        wait_flag(PIPE_V, PIPE_MTE3, (event_t)(p % 2));
-        copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)out + p * 512),
-                (__ubuf__ half *)(uintptr_t)(p % 2 * 512 + 2048), 0, 1, 16, 0, 0);
-        set_flag(PIPE_MTE3, PIPE_V, (event_t)(p % 2));
+    for (int64_t i0 = 0; i0 < 4; i0++) {
+        wait_flag(PIPE_V, PIPE_MTE2, (event_t)(i0 % 2));
+        copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)(i0 % 2 * 512),
+                (__gm__ half *)((__gm__ uint8_t *)x + MIN(i0 * 256, 744) * 2), 0, 1, 16, 0, 0);
+        copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)(i0 % 2 * 512 + 1024),
+                (__gm__ half *)((__gm__ uint8_t *)y + MIN(i0 * 256, 744) * 2), 0, 1, 16, 0, 0);
+        set_flag(PIPE_MTE2, PIPE_V, (event_t)(i0 % 2));
+        wait_flag(PIPE_MTE2, PIPE_V, (event_t)(i0 % 2));
+        wait_flag(PIPE_MTE3, PIPE_V, (event_t)(i0 % 2));
+        vadd((__ubuf__ half *)(uintptr_t)(i0 % 2 * 512 + 2048),
+                (__ubuf__ half *)(uintptr_t)(i0 % 2 * 512),
+                (__ubuf__ half *)(uintptr_t)(i0 % 2 * 512 + 1024), 2, 1, 1, 1, 8, 8, 8);
+        set_flag(PIPE_V, PIPE_MTE2, (event_t)(i0 % 2));
+        set_flag(PIPE_V, PIPE_MTE3, (event_t)(i0 % 2));
+        wait_flag(PIPE_V, PIPE_MTE3, (event_t)(i0 % 2));
+        pipe_barrier(PIPE_MTE3);
+        copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)out + MIN(i0 * 256, 744) * 2),
+                (__ubuf__ half *)(uintptr_t)(i0 % 2 * 512 + 2048), 0, 1, 16, 0, 0);
+        set_flag(PIPE_MTE3, PIPE_V, (event_t)(i0 % 2));
     }
-    set_flag(PIPE_V, PIPE_MTE2, EVENT_ID2);
-    set_flag(PIPE_MTE3, PIPE_V, EVENT_ID2);
-    wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID2);
-    copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)0x0, (__gm__ half *)((__gm__ uint8_t *)x + 1520), 0,
-            1, 15, 0, 0);
-    copy_gm_to_ubuf((__ubuf__ half *)(uintptr_t)0x400, (__gm__ half *)((__gm__ uint8_t *)y + 1520),
-            0, 1, 15, 0, 0);
-    set_flag(PIPE_MTE2, PIPE_V, EVENT_ID2);
-    wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID2);
-    wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID2);
-    vadd((__ubuf__ half *)(uintptr_t)0x800, (__ubuf__ half *)(uintptr_t)0x0,
-            (__ubuf__ half *)(uintptr_t)0x400, 1, 1, 1, 1, 8, 8, 8);
-    set_vector_mask(0xffffffffffffULL, 0xffffffffffffffffULL);
-    vadd((__ubuf__ half *)(uintptr_t)0x900, (__ubuf__ half *)(uintptr_t)0x100,
-            (__ubuf__ half *)(uintptr_t)0x500, 1, 1, 1, 1, 8, 8, 8);
-    set_flag(PIPE_V, PIPE_MTE3, EVENT_ID2);
-    set_vector_mask(0xffffffffffffffffULL, 0xffffffffffffffffULL);
-    wait_flag(PIPE_V, PIPE_MTE3, EVENT_ID2);
-    copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)out + 1520),
-            (__ubuf__ half *)(uintptr_t)0x800, 0, 1, 15, 0, 0);
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     wait_flag(PIPE_V, PIPE_MTE2, EVENT_ID1);
     wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);

@@ -73,6 +73,37 @@ def test_windows_of_several_counts() -> None:
         assert (np.abs(found - wanted) <= np.abs(wanted) * 2.0**-11 + 1e-5).all()
 
 
+PADDED = [
+    ((2, 13, 15), Window((3, 3), (2, 2)), (1, 1, 1, 1)),
+    ((3, 5, 9), Window((3, 2), (1, 2), (1, 2)), (0, 1, 2, 0)),
+    ((5, 112, 112), Window((3, 3), (2, 2)), (1, 0, 0, 1)),
+    ((1, 300, 40), Window((5, 5)), (2, 2, 2, 2)),
+]
+
+
+@pytest.mark.parametrize("fold", ["max", "add"])
+@pytest.mark.parametrize("case", but_fast(PADDED, PADDED[:2]))
+def test_padding(
+    case: tuple[tuple[int, int, int], Window, tuple[int, int, int, int]], fold: str
+) -> None:
+    """Padding, and what is no number, takes no part in maxima; sums have zeros there."""
+    shape, window, (above, left, below, right) = case
+    x = planes(1, *shape)
+    if fold == "max":
+        x[np.random.default_rng(2).random(x.shape) < 0.2] = np.nan
+    clean = np.where(np.isnan(x), np.float16(-np.inf), x)
+    lost = -np.inf if fold == "max" else 0
+    padded = np.pad(
+        clean, [(0, 0), (above, below), (left, right), (0, 0)], constant_values=np.float16(lost)
+    )
+    taps = windows(padded, window)
+    wanted = taps.max(0) if fold == "max" else taps.sum(0) / 8
+    pads = above, left, below, right
+    program = pool(fold, *shape, window, ASCEND_910, factor=0.125, pads=pads)
+    for found, _ in results(program, {"x": x}, wanted.shape, kind=np.float16):
+        assert (found == wanted if fold == "max" else np.isclose(found, wanted, 2e-3, 1e-4)).all()
+
+
 def test_windows_that_ub_does_not_hold_are_refused() -> None:
     with pytest.raises(TilewrightError, match="plan-capacity"):
         pool("max", 1, 200, 200, Window((150, 150)), ASCEND_910)

@@ -41,7 +41,7 @@ Cut = Callable[[int, int, str], Extent]
 
 
 CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
-    "sum": (lambda of: elementwise("add", "half", of(20_000, 4_992, "e"), SMALL, even=True), 5),
+    "sum": (lambda of: elementwise("add", "half", of(20_000, 4_992, "e"), SMALL), 5),
     "short last": (lambda of: elementwise("relu", "half", of(1_001, 160, "e"), SMALL), 7),
     "softmax": (
         lambda of: softmax(Rows(of(3, 1, "n"), of(40, 16, "m"), 64, "half", True), SMALL),

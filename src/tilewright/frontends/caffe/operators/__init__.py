@@ -6,24 +6,22 @@ from collections.abc import Mapping
 
 from tilewright.frontends.caffe.lowering import Rule
 from tilewright.frontends.caffe.operators import (
-    convolution,
     elementwise,
     matrix,
     movement,
     normalisation,
-    pooling,
-    scaling,
+    windows,
 )
 
 RULES: Mapping[str, Rule] = {
     "AbsVal": elementwise.unary("abs"),
     "BNLL": elementwise.unary("softplus"),
     "BatchNorm": normalisation.batch_norm,
-    "Bias": scaling.bias,
+    "Bias": elementwise.bias,
     "Concat": movement.concat,
-    "Convolution": convolution.convolution,
+    "Convolution": windows.convolution,
     "Crop": movement.crop,
-    "Deconvolution": convolution.deconvolution,
+    "Deconvolution": windows.deconvolution,
     "Dropout": elementwise.identity,
     "ELU": elementwise.elu,
     "Eltwise": elementwise.eltwise,
@@ -33,11 +31,11 @@ RULES: Mapping[str, Rule] = {
     "LRN": normalisation.lrn,
     "Log": elementwise.log,
     "PReLU": elementwise.prelu,
-    "Pooling": pooling.pooling,
+    "Pooling": windows.pooling,
     "Power": elementwise.power,
     "ReLU": elementwise.relu,
     "Reshape": movement.reshape,
-    "Scale": scaling.scale,
+    "Scale": elementwise.scale,
     "Sigmoid": elementwise.unary("sigmoid"),
     "Slice": movement.slice_,
     "Softmax": normalisation.softmax,

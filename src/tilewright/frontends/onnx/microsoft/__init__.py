@@ -6,60 +6,88 @@ They have no schema in ONNX: each states here what its nodes may have.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from tilewright.frontends.onnx.microsoft import attention, fused, normalised, quantised
-from tilewright.frontends.onnx.microsoft.signature import NUMBERS, Contributed, typed
-from tilewright.frontends.onnx.nodes import Node
+from tilewright.frontends.onnx.lowering import Rule
+from tilewright.frontends.onnx.microsoft import attention, fused, quantised
+from tilewright.frontends.onnx.nodes import AttributeValue, Node, given_attributes
 from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
 DOMAIN = "com.microsoft"
 
-_NORMALISED = typed("axis epsilon stash_type")
-_WINDOW = typed("auto_pad dilations kernel_shape pads strides")
-_CONV = {**_WINDOW, **typed("group")}
-_HEADS = typed("num_heads mask_filter_value scale unidirectional")
-_SHARED = typed("do_rotary past_present_share_buffer")
+
+@dataclass(frozen=True)
+class Contributed:
+    """An operator of the domain com.microsoft: its rule, and what its nodes may have."""
+
+    rule: Rule
+    least: int
+    """Inputs that a node must have."""
+    most: int
+    """Inputs that it can have."""
+    attributes: str = ""
+    """Their names, whose values the rule looks at."""
+    outputs: int = 1
+    """Outputs that it can have."""
+    optional: tuple[int, ...] = ()
+    """Inputs before ``least`` that may be left out."""
+    plain: bool = False
+    """True if ONNX Runtime also writes it into the default domain."""
+
+    def values(self, node: Node) -> dict[str, AttributeValue]:
+        """The node's attributes; raises TilewrightError for what the operator does not have."""
+        known = self.attributes.split()
+        kinds = {item.name: item.type for item in node.proto.attribute if item.name in known}
+        values = given_attributes(node, kinds)
+        presence = [bool(name) for name in node.inputs]
+        needed = [place for place in range(self.least) if place not in self.optional]
+        if not self.least <= len(presence) <= self.most or not all(presence[i] for i in needed):
+            raise node.refuse(
+                f"it has inputs {presence.count(True)} of {self.least} to {self.most}"
+            )
+        if not 1 <= len(node.outputs) <= self.outputs:
+            raise node.refuse(f"it cannot have {len(node.outputs)} outputs")
+        return values
+
+
+_NORMALISED = "axis epsilon stash_type"
+_WINDOW = "auto_pad dilations kernel_shape pads strides"
+_CONV = f"{_WINDOW} group"
+_HEADS = "num_heads mask_filter_value scale unidirectional"
+_SHARED = "do_rotary past_present_share_buffer"
 
 CONTRIBUTED: Mapping[str, Contributed] = {
     "Attention": Contributed(
         attention.attention,
         2,
         7,
-        {**_HEADS, **_SHARED, **typed("qkv_hidden_sizes rotary_embedding_dim")},
+        f"{_HEADS} {_SHARED} qkv_hidden_sizes rotary_embedding_dim",
         outputs=2,
     ),
     "BiasGelu": Contributed(fused.bias_gelu, 2, 2),
-    "BiasSoftmax": Contributed(fused.bias_softmax, 2, 2, typed("axis is_inner_broadcast")),
-    "DequantizeLinear": Contributed(quantisation.dequantize, 2, 3, typed("axis")),
+    "BiasSoftmax": Contributed(fused.bias_softmax, 2, 2, "axis is_inner_broadcast"),
+    "DequantizeLinear": Contributed(quantisation.dequantize, 2, 3, "axis"),
     "DynamicQuantizeLSTM": Contributed(
         quantised.dynamic_quantize_lstm,
         12,
         12,
-        typed(
-            "activations clip direction hidden_size input_forget",
-            activation_alpha=NUMBERS,
-            activation_beta=NUMBERS,
-        ),
+        "activations activation_alpha activation_beta clip direction hidden_size input_forget",
         outputs=3,
         optional=(3, 4, 5, 6, 7),
     ),
     "DynamicQuantizeMatMul": Contributed(quantised.dynamic_quantize_matmul, 3, 5),
     "EmbedLayerNormalization": Contributed(
-        normalised.embed_layer, 7, 9, typed("epsilon mask_index_type"), outputs=3, optional=(1, 4)
+        fused.embed_layer, 7, 9, "epsilon mask_index_type", outputs=3, optional=(1, 4)
     ),
     "FastGelu": Contributed(fused.fast_gelu, 1, 2),
-    "FusedConv": Contributed(fused.conv, 2, 4, {**_CONV, **typed("activation activation_params")}),
+    "FusedConv": Contributed(fused.conv, 2, 4, f"{_CONV} activation activation_params"),
     "FusedGemm": Contributed(
         fused.gemm,
         2,
         3,
-        typed(
-            "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
-        ),
+        "alpha beta transA transB activation activation_alpha activation_beta activation_gamma",
     ),
-    "FusedMatMul": Contributed(
-        fused.matmul, 2, 2, typed("alpha transA transB transBatchA transBatchB")
-    ),
+    "FusedMatMul": Contributed(fused.matmul, 2, 2, "alpha transA transB transBatchA transBatchB"),
     "Gelu": Contributed(elementwise.unary("gelu"), 1, 1),
     "LayerNormalization": Contributed(
         normalisation.layer_normalization, 2, 3, _NORMALISED, outputs=3, plain=True
@@ -67,41 +95,39 @@ CONTRIBUTED: Mapping[str, Contributed] = {
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
     "QAttention": Contributed(
-        attention.quantised_attention, 5, 9, {**_HEADS, **_SHARED}, outputs=2
+        attention.quantised_attention, 5, 9, f"{_HEADS} {_SHARED}", outputs=2
     ),
-    "QGemm": Contributed(quantised.gemm, 6, 9, typed("alpha transA transB")),
+    "QGemm": Contributed(quantised.gemm, 6, 9, "alpha transA transB"),
     "QLinearAdd": Contributed(quantised.pair("add"), 7, 8),
     "QLinearAveragePool": Contributed(
         quantised.average_pool,
         4,
         5,
-        {**_WINDOW, **typed("ceil_mode count_include_pad channels_last")},
+        f"{_WINDOW} ceil_mode count_include_pad channels_last",
     ),
-    "QLinearConcat": Contributed(quantised.concat, 5, 1024, typed("axis")),
-    "QLinearConv": Contributed(quantised.convolution, 8, 9, {**_CONV, **typed("channels_last")}),
-    "QLinearGlobalAveragePool": Contributed(
-        quantised.global_average_pool, 4, 5, typed("channels_last")
-    ),
-    "QLinearLeakyRelu": Contributed(quantised.leaky_relu, 4, 5, typed("alpha")),
+    "QLinearConcat": Contributed(quantised.concat, 5, 1024, "axis"),
+    "QLinearConv": Contributed(quantised.convolution, 8, 9, f"{_CONV} channels_last"),
+    "QLinearGlobalAveragePool": Contributed(quantised.global_average_pool, 4, 5, "channels_last"),
+    "QLinearLeakyRelu": Contributed(quantised.leaky_relu, 4, 5, "alpha"),
     "QLinearMul": Contributed(quantised.pair("mul"), 7, 8),
-    "QLinearReduceMean": Contributed(quantised.reduce_mean, 4, 5, typed("axes keepdims")),
+    "QLinearReduceMean": Contributed(quantised.reduce_mean, 4, 5, "axes keepdims"),
     "QLinearSigmoid": Contributed(quantised.sigmoid, 4, 5),
-    "QLinearSoftmax": Contributed(quantised.softmax, 5, 5, typed("axis opset")),
+    "QLinearSoftmax": Contributed(quantised.softmax, 5, 5, "axis opset"),
     "QLinearWhere": Contributed(quantised.where, 9, 9),
-    "QuantizeLinear": Contributed(quantisation.quantize, 2, 3, typed("axis")),
-    "QuickGelu": Contributed(fused.quick_gelu, 1, 1, typed("alpha")),
+    "QuantizeLinear": Contributed(quantisation.quantize, 2, 3, "axis"),
+    "QuickGelu": Contributed(fused.quick_gelu, 1, 1, "alpha"),
     "RotaryEmbedding": Contributed(
         attention.rotary_embedding,
         4,
         4,
-        typed("interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
+        "interleaved is_packed_batching num_heads rotary_embedding_dim scale",
     ),
     "SimplifiedLayerNormalization": Contributed(
-        normalised.simplified, 2, 2, _NORMALISED, outputs=2, plain=True
+        fused.simplified, 2, 2, _NORMALISED, outputs=2, plain=True
     ),
-    "SkipLayerNormalization": Contributed(normalised.skip_layer, 3, 5, typed("epsilon"), outputs=4),
+    "SkipLayerNormalization": Contributed(fused.skip_layer, 3, 5, "epsilon", outputs=4),
     "SkipSimplifiedLayerNormalization": Contributed(
-        normalised.skip_simplified, 3, 4, typed("epsilon"), outputs=4
+        fused.skip_simplified, 3, 4, "epsilon", outputs=4
     ),
 }
 """The importer and signature of each operator, by its name."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import cut, stretch
+from tilewright.frontends.moves import cut, element_at, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.attention import split_heads
 from tilewright.frontends.onnx.operators.quantisation import operand
@@ -129,10 +129,7 @@ def rotary_embedding(at: Lowering) -> Value:
     turned = cut(at, x, {3: (0, 2 * half, 1)})
     if at.integer("interleaved"):
         pairs = at.reshape(turned, (batch, heads, length, half, 2))
-        left, right = (
-            at.reshape(cut(at, pairs, {4: (i, i + 1, 1)}), (batch, heads, length, half))
-            for i in (0, 1)
-        )
+        left, right = (element_at(at, pairs, 4, i) for i in (0, 1))
     else:
         left, right = cut(at, turned, {3: (0, half, 1)}), cut(at, turned, {3: (half, 2 * half, 1)})
     first = at.emit("sub", at.emit("mul", left, cosine), at.emit("mul", right, sine))
@@ -159,7 +156,7 @@ def _past(at: Lowering, index: int) -> tuple[SSAValue | None, SSAValue | None]:
     if len(shape) != 5 or shape[0] != 2:
         raise at.misfit(f"its past has shape {list(shape)}")
     x = at.tensor(index)
-    key, value = (at.reshape(cut(at, x, {0: (i, i + 1, 1)}), shape[1:]) for i in (0, 1))
+    key, value = (element_at(at, x, 0, i) for i in (0, 1))
     return key, value
 
 

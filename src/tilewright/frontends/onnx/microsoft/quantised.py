@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from tilewright.frontends.onnx.operators.recurrent import Product, lstm
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
-CHANNELS_LAST = "channels_last"
-
 
 def pair(operation: str) -> Rule:
     """A map of two quantised tensors."""
@@ -32,17 +30,18 @@ def unary(rule: Map, place: int = 3) -> Rule:
     """A float operator of one quantised tensor; the result's scale is input ``place``."""
 
     def quantised_rule(at: Lowering) -> Value:
-        last = bool(at.integer(CHANNELS_LAST))
-        x = operand(at, 0)
-        rank = len(shape_of(x))
-        if last:
-            x = at.transpose(x, (0, rank - 1, *range(1, rank - 1)))
-        value = rule(at.like([x]))
-        if last:
-            value = at.transpose(value, (0, *range(2, rank), 1))
-        return result(at, value, place)
+        return result(at, _channels_first(at, operand(at, 0), lambda x: rule(at.like([x]))), place)
 
     return quantised_rule
+
+
+def _channels_first(at: Lowering, x: SSAValue, build: Callable[[SSAValue], SSAValue]) -> SSAValue:
+    """A result of ``x`` with its channels second, where they are last in both."""
+    if not at.integer("channels_last"):
+        return build(x)
+    rank = len(shape_of(x))
+    value = build(at.transpose(x, (0, rank - 1, *range(1, rank - 1))))
+    return at.transpose(value, (0, *range(2, rank), 1))
 
 
 def softmax(at: Lowering) -> Value:
@@ -161,12 +160,10 @@ def _ranged(
 
 def convolution(at: Lowering) -> Value:
     """QLinearConv, whose images may have their channels last."""
-    if not at.integer(CHANNELS_LAST):
-        return quantisation.qlinear_conv(at)
-    rank = len(at.shape(0))
-    x = at.transpose(at.tensor(0), (0, rank - 1, *range(1, rank - 1)))
-    value = quantisation.qlinear_conv(at.like([x, *at.operands[1:]]))
-    return at.transpose(value, (0, *range(2, rank), 1))
+    rest = at.operands[1:]
+    return _channels_first(
+        at, at.tensor(0), lambda x: quantisation.qlinear_conv(at.like([x, *rest]))
+    )
 
 
 sigmoid = unary(elementwise.unary("sigmoid"))

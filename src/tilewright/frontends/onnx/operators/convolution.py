@@ -1,18 +1,22 @@
-"""Conv and LpPool: convolutions over one to three spatial axes."""
+"""Conv, ConvTranspose and LpPool: convolutions over one to three spatial axes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from tilewright.frontends import windows
+from tilewright.frontends.moves import reversed_along
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.frontends.onnx.windows import MAX_EXTENT, spatial_rank, window_of
+from tilewright.frontends.onnx.windows import MAX_EXTENT, positive, spatial_rank, window_of
+from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases, mirrored, spread_out
 from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
+from tilewright.ir.types import Array
 
 
 def conv(at: Lowering) -> SSAValue:
@@ -32,12 +36,7 @@ def convolve(
     at: Lowering, x: SSAValue, weights: Value, bias: SSAValue | None, window: Window, group: int
 ) -> SSAValue:
     """The convolution of images of any of the ranks that are computed."""
-
-    def shaped(shape: Sequence[int]) -> SSAValue:
-        if isinstance(weights, Constant):
-            return at.weight(weights.array.reshape(shape), weights.name)
-        return at.reshape(weights, shape)
-
+    shaped = partial(at.shaped, weights)
     return windows.convolve(at, x, shape_of_value(weights), shaped, bias, window, group)
 
 
@@ -76,3 +75,87 @@ def _root(at: Lowering, x: SSAValue, order: int) -> SSAValue:
     if order == 2:
         return at.emit("sqrt", x)
     return x if order == 1 else at.apply("pow", x, 1.0 / order)
+
+
+def conv_transpose(at: Lowering) -> Value:
+    """The transpose of a convolution: one for all phases of its strides, where that saves products,
+    or one of the input with zeros between its elements.
+    """
+    rank, shape, sizes = spatial_rank(at), at.shape(1), at.shape(0)
+    group = at.integer("group", 1)
+    if len(shape) != rank + 2 or group < 1 or shape[0] % group or shape[0] != sizes[1]:
+        raise at.misfit(
+            f"weights of shape {list(shape)} in {group} groups do not fit {list(sizes)}"
+        )
+    if (at.integers("kernel_shape") or shape[2:]) != shape[2:]:
+        raise at.refuse(f"kernel_shape is not that of the weights {list(shape)}")
+    strides, dilations = (positive(at, name, rank) for name in ("strides", "dilations"))
+    spans = [(size - 1) * d + 1 for size, d in zip(shape[2:], dilations, strict=True)]
+    pads, extra = _transposed_pads(at, sizes[2:], strides, spans)
+    weights = at.operand(1)
+    if isinstance(weights, Constant) and 1 < math.prod(strides) <= MAX_PHASES:
+        axes = [
+            axis_of(extent, kernel, step, dilation, begin, cropped=begin + end - more)
+            for extent, kernel, step, dilation, (begin, end), more in zip(
+                sizes[2:], shape[2:], strides, dilations, pads, extra, strict=True
+            )
+        ]
+        operand = at.operand(2) if at.has(2) else None
+        bias = operand.array if isinstance(operand, Constant) else operand
+        name = weights.name
+
+        def apart(x: SSAValue, array: Array, repeated: SSAValue | None) -> SSAValue:
+            window = Window.plain(array.shape[2:])
+            return convolve(at, x, Constant(array, name), repeated, window, group)
+
+        result = by_phases(at, at.tensor(0), axes, weights.array, bias, group, apart)
+        if result is not None:
+            return result
+    x = spread_out(at, at.tensor(0), strides, spans, pads, extra)
+    window = Window.plain(shape[2:], dilations)
+    bias = at.tensor(2) if at.has(2) else None
+    return convolve(at, x, _mirrored(at, group), bias, window, group)
+
+
+def _transposed_pads(
+    at: Lowering, extents: Sequence[int], strides: Sequence[int], spans: Sequence[int]
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+    """Return the elements that are cut off before and after each axis, and those added at its
+    end."""
+    rank = len(extents)
+    extra = at.integers("output_padding") or (0,) * rank
+    mode, shape = at.text("auto_pad", "NOTSET"), at.integers("output_shape")
+    if len(extra) != rank or any(not 0 <= value < MAX_EXTENT for value in extra):
+        raise at.refuse(f"output_padding {list(extra)} does not fit {rank} axes")
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise at.refuse(f"auto_pad {mode!r} is not known")
+    if shape is None and mode.startswith("SAME"):
+        shape = tuple(extent * step for extent, step in zip(extents, strides, strict=True))
+    if shape is None:
+        attribute = at.integers("pads") if mode == "NOTSET" else None
+        pads = attribute or (0,) * (2 * rank)
+        if len(pads) != 2 * rank or any(abs(pad) >= MAX_EXTENT for pad in pads):
+            raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
+        return list(zip(pads[:rank], pads[rank:], strict=True)), extra
+    shape = shape[-rank:]
+    if len(shape) != rank or any(not 1 <= size < MAX_EXTENT for size in shape):
+        raise at.refuse(f"output_shape {list(shape)} does not fit {rank} axes")
+    sides: list[tuple[int, int]] = []
+    for i in range(rank):
+        total = strides[i] * (extents[i] - 1) + extra[i] + spans[i] - shape[i]
+        half = total // 2
+        sides.append((half, total - half) if mode == "SAME_UPPER" else (total - half, half))
+    return sides, extra
+
+
+def _mirrored(at: Lowering, group: int) -> Value:
+    """The weights as those of the convolution."""
+    value, shape = at.operand(1), at.shape(1)
+    if isinstance(value, Constant):
+        return Constant(mirrored(value.array, group), value.name)
+    split = at.reshape(value, (group, shape[0] // group, *shape[1:]))
+    turned = at.transpose(split, (0, 2, 1, *range(3, len(shape) + 1)))
+    turned = at.reshape(turned, (group * shape[1], shape[0] // group, *shape[2:]))
+    for axis in range(2, len(shape)):
+        turned = reversed_along(at, turned, axis)
+    return turned

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import elements_along, flat_places, number, stretch
+from tilewright.frontends.moves import element_at, elements_along, flat_places, number
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
@@ -145,7 +145,7 @@ def one_hot(at: Lowering) -> Value:
     ramp = np.arange(depth[0]).reshape([-1 if i == axis else 1 for i in range(len(shape) + 1)])
     hot = at.emit("equal", places, number(at, ramp, "ramp"))
     values = at.tensor(2)
-    off, on = (at.reshape(stretch(at, values, 0, i, i + 1), ()) for i in range(2))
+    off, on = (element_at(at, values, 0, i) for i in range(2))
     return at.emit("select", hot, on, off)
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from tilewright.frontends.moves import broadcast, cut
+from tilewright.frontends.moves import broadcast, cut, padded
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.run_parts import slice_of_run
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
@@ -284,30 +284,21 @@ def pad(at: Lowering) -> Value:
     count = len(places)
     if pads is None or len(pads) != 2 * count or len(set(places)) != count:
         raise at.refuse(f"its pads are not {2 * count} sizes")
-    before, after = [0] * rank, [0] * rank
-    for place, first, last in zip(places, pads[:count], pads[count:], strict=True):
-        before[place], after[place] = first, last
-    keep = {
-        axis: (max(0, -before[axis]), sizes[axis] - max(0, -after[axis]), 1) for axis in range(rank)
-    }
-    if any(start >= end for start, end, _ in keep.values()):
-        raise at.misfit("its pads cut away everything")
-    x = cut(at, at.tensor(0), keep)
-    grown = [*(max(0, p) for p in before), *(max(0, p) for p in after)]
-    if not any(grown):
-        return x
-    at.check_size(
-        [e + a + b for e, a, b in zip(shape_of(x), grown[:rank], grown[rank:], strict=True)]
-    )
+    around = dict(zip(places, zip(pads[:count], pads[count:], strict=True), strict=True))
+    if not any(pads):
+        return at.tensor(0)
     mode = at.text("mode", "constant")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise at.refuse(f"mode {mode!r} is not known")
     if mode == "constant":
-        plain = at.cast(x, np.int8) if x_dtype.kind == "b" else x
-        value = float(bool(value)) if x_dtype.kind == "b" else float(value)
-        return at.cast(at.emit("pad", plain, pads=tuple(grown), mode=mode, value=value), x_dtype)
-    for axis in range(rank):
-        first, last = grown[axis], grown[rank + axis]
+        boolean = x_dtype.kind == "b"
+        plain = at.cast(at.tensor(0), np.int8) if boolean else at.tensor(0)
+        value = float(bool(value)) if boolean else float(value)
+        return at.cast(padded(at, plain, around, value), x_dtype)
+    x = padded(at, at.tensor(0), {i: (min(a, 0), min(b, 0)) for i, (a, b) in around.items()})
+    grown = {i: (max(a, 0), max(b, 0)) for i, (a, b) in around.items()}
+    at.check_size([e + sum(grown.get(i, (0,))) for i, e in enumerate(shape_of(x))])
+    for axis, (first, last) in sorted(grown.items()):
         if first or last:
             ramp = np.arange(shape_of(x)[axis])
             if mode == "reflect" and ramp.size == 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.frontends.moves import cut, stretch
+from tilewright.frontends.moves import cut, element_at, stretch
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
@@ -145,7 +145,7 @@ def _run(
         back = direction == "reverse" or number == 1
 
         def part(index: int, number: int = number) -> SSAValue:
-            return _at(at, at.tensor(index), 0, number)
+            return element_at(at, at.tensor(index), 0, number)
 
         bias = part(3) if at.has(3) else None
         half = gates * hidden
@@ -166,7 +166,7 @@ def _run(
         state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
         rows: list[SSAValue] = []
         for time in range(length)[:: -1 if back else 1]:
-            new = step(cell, _at(at, projected, 0, time), state)
+            new = step(cell, element_at(at, projected, 0, time), state)
             row, goes = new[0], going[time]
             if goes is not None:
                 row = at.emit("select", goes, row, _zero(at))
@@ -261,13 +261,6 @@ def _clipped(at: Lowering, function: Activation) -> Activation:
     return lambda value: function(at.emit("clip", value, minimum=-bound, maximum=bound))
 
 
-def _at(at: Lowering, value: SSAValue, axis: int, index: int) -> SSAValue:
-    """One index along an axis, which goes."""
-    shape = shape_of(value)
-    value = cut(at, value, {axis: (index, index + 1, 1)})
-    return at.reshape(value, (*shape[:axis], *shape[axis + 1 :]))
-
-
 def _initial(at: Lowering, index: int, number: int, shape: tuple[int, int]) -> SSAValue:
     """A state before the first step: given, or zeros."""
     if not at.has(index):
@@ -275,7 +268,7 @@ def _initial(at: Lowering, index: int, number: int, shape: tuple[int, int]) -> S
     state = at.tensor(index)
     if at.integer("layout"):
         state = at.transpose(state, (1, 0, 2))
-    return _at(at, state, 0, number)
+    return element_at(at, state, 0, number)
 
 
 RECURRENT: dict[str, Rule] = {

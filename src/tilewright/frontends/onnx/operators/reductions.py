@@ -49,20 +49,16 @@ def _average(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAV
     return at.apply("div", _sum(at, x, axes, keep), count)
 
 
-def _absolute(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
-    return _sum(at, at.emit("abs", x), axes, keep)
+def composed(before: str, after: str) -> Reduction:
+    """A sum of a function of the elements, and a function of it; "" is none, "square" x * x."""
 
+    def reduce(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+        if before:
+            x = at.emit("mul", x, x) if before == "square" else at.emit(before, x)
+        total = _sum(at, x, axes, keep)
+        return _function(at, after, total) if after else total
 
-def _squares(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
-    return _sum(at, at.emit("mul", x, x), axes, keep)
-
-
-def _euclidean(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
-    return _function(at, "sqrt", _squares(at, x, axes, keep))
-
-
-def _log_sum(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
-    return _function(at, "log", _sum(at, x, axes, keep))
+    return reduce
 
 
 def _function(at: Lowering, operation: str, x: SSAValue) -> SSAValue:
@@ -82,21 +78,21 @@ def log_sum_exp(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> S
     most = _largest(at, x, axes, True)
     # An infinite largest element would leave inf - inf.
     most = at.apply("clip", most, minimum=-3.0e38, maximum=3.0e38)
-    total = _log_sum(at, at.emit("exp", at.emit("sub", x, most)), axes, keep)
+    total = _function(at, "log", _sum(at, at.emit("exp", at.emit("sub", x, most)), axes, keep))
     return at.emit("add", total, at.reshape(most, shape_of(total)))
 
 
 REDUCTIONS: dict[str, Map] = {
-    "ReduceL1": reduction(_absolute),
-    "ReduceL2": reduction(_euclidean),
-    "ReduceLogSum": reduction(_log_sum),
+    "ReduceL1": reduction(composed("abs", "")),
+    "ReduceL2": reduction(composed("square", "sqrt")),
+    "ReduceLogSum": reduction(composed("", "log")),
     "ReduceLogSumExp": reduction(log_sum_exp),
     "ReduceMax": reduction(fold("reduce_max")),
     "ReduceMean": reduction(_average),
     "ReduceMin": reduction(fold("reduce_min")),
     "ReduceProd": reduction(fold("reduce_product")),
     "ReduceSum": reduction(_sum, since=13),
-    "ReduceSumSquare": reduction(_squares),
+    "ReduceSumSquare": reduction(composed("square", "")),
 }
 """The rules by operator."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.frontends.moves import cut
+from tilewright.frontends.moves import cut, element_at
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.sampling import constant
 from tilewright.ir import SSAValue
@@ -80,8 +80,7 @@ def _split(at: Lowering, x: SSAValue, axis: int) -> Complex:
     order = [*(i for i in range(len(shape) - 1) if i != axis), axis]
 
     def part(index: int) -> SSAValue:
-        value = cut(at, x, {len(shape) - 1: (index, index + 1, 1)})
-        return at.transpose(at.reshape(value, shape[:-1]), order)
+        return at.transpose(element_at(at, x, len(shape) - 1, index), order)
 
     return Complex(part(0), part(1) if shape[-1] == 2 else None)
 

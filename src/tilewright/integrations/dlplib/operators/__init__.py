@@ -4,16 +4,19 @@ from tilewright.integrations.dlplib.operators.convolution import (
     bias_backward,
     bias_type,
     convolution_backward_data,
+    convolution_backward_filter,
     convolution_forward,
     convolution_output,
 )
 from tilewright.integrations.dlplib.operators.elementwise import (
     activation_backward,
     activation_forward,
+    concat,
+    reshape,
     softmax_forward,
+    transform,
     vector,
 )
-from tilewright.integrations.dlplib.operators.filter_gradient import convolution_backward_filter
 from tilewright.integrations.dlplib.operators.fully_connected import (
     fully_connected_backward_data,
     fully_connected_backward_filter,
@@ -21,7 +24,6 @@ from tilewright.integrations.dlplib.operators.fully_connected import (
     matrix_multiply,
 )
 from tilewright.integrations.dlplib.operators.lstm import lstm_backward, lstm_forward
-from tilewright.integrations.dlplib.operators.movement import concat, reshape, transform
 from tilewright.integrations.dlplib.operators.normalisation import (
     batch_norm_backward,
     batch_norm_forward,

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from tilewright.errors import refuse
-from tilewright.integrations.dlplib.descriptors import FilterDescriptor, Shape, TensorDescriptor
+from tilewright.integrations.dlplib.descriptors import (
+    FLOAT32,
+    FilterDescriptor,
+    NumericType,
+    Shape,
+    TensorDescriptor,
+    fixed16,
+    fixed32,
+)
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran, checked
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType, fixed16, fixed32
 from tilewright.integrations.dlplib.operators.settings import Convolution, ConvolutionDescriptor
 from tilewright.integrations.dlplib.operators.spread import ones, transposed_convolution
 from tilewright.ir import SSAValue
@@ -45,7 +54,8 @@ def convolution_forward(
 ) -> Ran:
     """y = activation(x * w + bias); the bias is 1 x OC x 1 x 1 of ``bias_type``."""
     settings = convolution.get()
-    operands = _operands(x, w, y, bias)
+    operands = layer_operands(x, w, bias)
+    checked(y.descriptor, TensorDescriptor)
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         sums = _convolved(net, settings, _bias_of(net, bias))
@@ -67,12 +77,12 @@ def convolution_backward_data(
     handle: Handle, convolution: ConvolutionDescriptor, w: Operand, dy: Operand, dx: Operand
 ) -> Ran:
     """dx from dy: the transposed convolution with the same weights."""
-    settings = without_activation(convolution)
+    settings = _without_activation(convolution)
     checked(w.descriptor, FilterDescriptor)
     shape = dx.descriptor.get()
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        need_result(net, settings, shape, shape_of(net.values["w"]), shape_of(net.values["dy"]))
+        _need_result(net, settings, shape, shape_of(net.values["w"]), shape_of(net.values["dy"]))
         top, left, _, _ = settings.pads
         gradient = transposed_convolution(
             net,
@@ -89,6 +99,28 @@ def convolution_backward_data(
 
     operands = {"w": w, "dy": dy}
     return handle.run("convolution_backward_data", settings, operands, {"dx": dx}, draw, ("w",))
+
+
+def convolution_backward_filter(
+    handle: Handle, convolution: ConvolutionDescriptor, x: Operand, dy: Operand, dw: Operand
+) -> Ran:
+    """dw from x and dy: dw[co, ci, k] sums x[n, ci, o*s + k*d - p] * dy[n, co, o] over n and o."""
+    settings = _without_activation(convolution)
+    checked(dw.descriptor, FilterDescriptor)
+    shape = dw.descriptor.get()
+    oc, ic, kh, kw = shape.dims
+    # Of a product's sides the smaller one stays on the chip: that of its weights.
+    streamed = settings.groups == 1 and oc > kh * kw * ic
+
+    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        gradient = shape_of(net.values["dy"])
+        _need_result(net, settings, x.descriptor.get(), shape.dims, gradient)
+        if settings.groups > 1:
+            return {"dw": _grouped(net, settings, shape)}
+        return {"dw": _multiplied(net, settings, shape, streamed)}
+
+    operands, weights = {"x": x, "dy": dy}, ("x",) if streamed else ("dy",)
+    return handle.run("convolution_backward_filter", settings, operands, {"dw": dw}, draw, weights)
 
 
 def bias_backward(handle: Handle, dy: Operand, db: Operand) -> Ran:
@@ -117,24 +149,23 @@ def channel_sums(net: OperatorNetwork, value: SSAValue) -> SSAValue:
     return net.emit("matmul", ones(net, (1, pixels)), rows)
 
 
-def _operands(x: Operand, w: Operand, y: Operand, bias: Operand | None) -> dict[str, Operand]:
+def layer_operands(x: Operand, w: Operand, bias: Operand | None) -> dict[str, Operand]:
     """The operands of a forward layer, their kinds and the bias's type checked."""
     checked(x.descriptor, TensorDescriptor)
     checked(w.descriptor, FilterDescriptor)
-    checked(y.descriptor, TensorDescriptor)
     operands = {"x": x, "w": w}
-    if bias is None:
-        return operands
-    checked(bias.descriptor, TensorDescriptor)
-    needed = bias_type(x.descriptor.get().type, w.descriptor.get().type)
-    tensor = bias.descriptor.get()
-    if tensor.type != needed:
-        raise refuse(
-            "dlp-type", f"the bias holds {tensor.type}; beside these operands it is {needed}"
-        )
-    if tensor.dims != (1, w.descriptor.get().dims[0], 1, 1):
-        raise refuse("dlp-shape", f"the bias {tensor} is not 1 x OC x 1 x 1")
-    return {**operands, "bias": bias}
+    if bias is not None:
+        operands["bias"] = bias
+        tensor, weights = bias.descriptor.get(), w.descriptor.get()
+        checked(bias.descriptor, TensorDescriptor)
+        needed = bias_type(x.descriptor.get().type, weights.type)
+        if tensor.type != needed:
+            raise refuse(
+                "dlp-type", f"the bias holds {tensor.type}; beside these operands it is {needed}"
+            )
+        if tensor.dims != (1, weights.dims[0], 1, 1):
+            raise refuse("dlp-shape", f"the bias {tensor} is not 1 x OC x 1 x 1")
+    return operands
 
 
 def _bias_of(net: OperatorNetwork, bias: Operand | None) -> SSAValue | None:
@@ -168,7 +199,7 @@ def _plain(shape: Shape) -> Shape:
     return Shape(shape.dims)
 
 
-def without_activation(convolution: ConvolutionDescriptor) -> Convolution:
+def _without_activation(convolution: ConvolutionDescriptor) -> Convolution:
     """Settings for a gradient: the activation's own is another operator."""
     settings = convolution.get()
     if settings.activation != "none":
@@ -179,7 +210,7 @@ def without_activation(convolution: ConvolutionDescriptor) -> Convolution:
     return settings
 
 
-def need_result(
+def _need_result(
     net: OperatorNetwork,
     settings: Convolution,
     x: Shape,
@@ -192,3 +223,71 @@ def need_result(
     result = shape_of(_convolved(OperatorNetwork(net.name, shapes, False), settings, None))
     if result != tuple(dy):
         raise refuse("dlp-shape", f"dy is {list(dy)}, the result of the layer {list(result)}")
+
+
+def _multiplied(
+    net: OperatorNetwork, settings: Convolution, shape: Shape, streamed: bool
+) -> SSAValue:
+    """A product of the pixels that every element of the kernel meets and of dy's."""
+    gradient, (oc, ic, kh, kw) = net.values["dy"], shape.dims
+    n, _, oh, ow = shape_of(gradient)
+    met, pixels = _met(net, settings, (kh, kw), (oh, ow)), n * oh * ow
+    if streamed:
+        rows = net.reshape(net.transpose(gradient, (1, 0, 2, 3)), (oc, pixels))
+        product = net.to(net.emit("matmul", rows, net.transpose(met, (1, 0))), shape.type)
+        return net.transpose(net.reshape(product, (oc, kh, kw, ic)), (0, 3, 1, 2))
+    columns = net.reshape(net.transpose(gradient, (0, 2, 3, 1)), (pixels, oc))
+    product = net.to(net.emit("matmul", met, columns), shape.type)
+    return net.transpose(net.reshape(product, (kh, kw, ic, oc)), (3, 2, 0, 1))
+
+
+def _met(
+    net: OperatorNetwork, settings: Convolution, kernel: tuple[int, int], results: tuple[int, int]
+) -> SSAValue:
+    """[kh*kw*ic, n*oh*ow]: the pixel that each element of the kernel meets for each result."""
+    image = net.values["x"]
+    n, c, *extents = shape_of(image)
+    for axis in range(2):
+        before = settings.pads[axis]
+        reach = (kernel[axis] - 1) * settings.dilations[axis] + 1
+        reach += (results[axis] - 1) * settings.strides[axis]
+        image = net.pad(image, axis + 2, before, reach - before - extents[axis])
+    parts: list[SSAValue] = []
+    for place in np.ndindex(*kernel):
+        part = image
+        for axis in range(2):
+            first, step = place[axis] * settings.dilations[axis], settings.strides[axis]
+            part = net.slice(part, axis + 2, first, first + (results[axis] - 1) * step + 1, step)
+        parts.append(net.reshape(part, (n, c, 1, *results)))
+    whole = parts[0] if len(parts) == 1 else net.emit("concat", *parts, axis=2)
+    whole = net.transpose(whole, (2, 1, 0, 3, 4))
+    return net.reshape(whole, (len(parts) * c, n * results[0] * results[1]))
+
+
+def _grouped(net: OperatorNetwork, settings: Convolution, shape: Shape) -> SSAValue:
+    """In groups: images convolved with gradients, images and channels exchanged.
+
+    The kernel is dy, dilated by the layer's strides; the strides are the layer's dilations.
+    """
+    image, gradient, groups = net.values["x"], net.values["dy"], settings.groups
+    n, c, h, w = shape_of(image)
+    image = net.reshape(image, (n, groups, c // groups, h, w))
+    image = net.transpose(image, (2, 1, 0, 3, 4))
+    image = net.reshape(image, (c // groups, groups * n, h, w))
+    after: list[int] = []
+    for axis in range(2):
+        reach = (shape.dims[axis + 2] - 1) * settings.dilations[axis] + 1
+        reach += (shape_of(gradient)[axis + 2] - 1) * settings.strides[axis]
+        spare = reach - (h, w)[axis] - settings.pads[axis]
+        image = net.pad(image, axis + 2, 0, min(spare, 0))
+        after.append(max(spare, 0))
+    sums = net.emit(
+        "conv",
+        image,
+        net.transpose(gradient, (1, 0, 2, 3)),
+        strides=settings.dilations,
+        dilations=settings.strides,
+        pads=(settings.pads[0], settings.pads[1], *after),
+        group=groups,
+    )
+    return net.transpose(net.to(sums, shape.type), (1, 0, 2, 3))

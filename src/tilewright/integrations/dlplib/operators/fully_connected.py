@@ -8,6 +8,7 @@ elements follow the images' logical order C, H, W.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 from tilewright.errors import refuse
@@ -15,11 +16,10 @@ from tilewright.integrations.dlplib.descriptors import (
     ORDERS,
     FilterDescriptor,
     Shape,
-    TensorDescriptor,
 )
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran, checked
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.operators.convolution import activated, bias_type
+from tilewright.integrations.dlplib.operators.convolution import activated, layer_operands
 from tilewright.integrations.dlplib.operators.settings import ACTIVATIONS, Activation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -34,17 +34,10 @@ def fully_connected_forward(
     activation: Activation = "none",
 ) -> Ran:
     """y = activation(x w' + bias), y of N x OC x 1 x 1; the bias is 1 x OC x 1 x 1."""
-    checked(x.descriptor, TensorDescriptor)
-    checked(w.descriptor, FilterDescriptor)
     if activation not in ACTIVATIONS:
         raise refuse("dlp-parameter", f"no activation {activation!r}", help=", ".join(ACTIVATIONS))
     images, weights = x.descriptor.get(), w.descriptor.get()
-    operands = {"x": x, "w": w}
-    if bias is not None:
-        needed, tensor = bias_type(images.type, weights.type), bias.descriptor.get()
-        if tensor.type != needed or tensor.dims != (1, weights.dims[0], 1, 1):
-            raise refuse("dlp-type", f"the bias is {tensor}; 1xOCx1x1 of {needed} is needed")
-        operands["bias"] = bias
+    operands = layer_operands(x, w, bias)
     order = _order(images, weights)
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
@@ -85,21 +78,16 @@ def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw:
     shape = dw.descriptor.get()
     order = _order(x.descriptor.get(), shape)
 
-    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+    def drawn(turned: bool, net: OperatorNetwork) -> Mapping[str, SSAValue]:
         rows = _rows(net, net.values["x"], order)
         gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        product = net.to(net.emit("matmul", gradient, rows, transpose_a=True), shape.type)
-        return {"dw": _back(net, product, shape, order)}
-
-    def turned(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        rows = _rows(net, net.values["x"], order)
-        gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        product = net.emit("matmul", net.transpose(gradient, (1, 0)), rows)
+        gradient = net.transpose(gradient, (1, 0)) if turned else gradient
+        product = net.emit("matmul", gradient, rows, transpose_a=not turned)
         return {"dw": _back(net, net.to(product, shape.type), shape, order)}
 
     several = not handle.target.takes_computed_weights and dy.descriptor.get().dims[0] > 1
     operands = {"x": x, "dy": dy}
-    others = (turned,) if several else ()
+    draw, *others = (partial(drawn, turned) for turned in ((False, True) if several else (False,)))
     return handle.run(
         "fully_connected_backward_filter", None, operands, {"dw": dw}, draw, others=others
     )

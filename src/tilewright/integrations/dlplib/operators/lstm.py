@@ -12,12 +12,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.errors import refuse
-from tilewright.integrations.dlplib.descriptors import FilterDescriptor
+from tilewright.integrations.dlplib.descriptors import FilterDescriptor, NumericType, fixed16
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran, checked
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import NumericType, fixed16
-from tilewright.integrations.dlplib.operators.convolution import activated, bias_type
+from tilewright.integrations.dlplib.operators.convolution import activated, layer_operands
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -38,27 +36,21 @@ def lstm_forward(
 
     w is 4H x I and u 4H x H (missing dims 1); the bias is 1 x 4H of ``bias_type(x, w)``.
     """
-    for weights in (w, u):
-        checked(weights.descriptor, FilterDescriptor)
+    _ = layer_operands(x, w, bias)
+    operands = {"x": x, "w": w, "u": u, "bias": bias, "h0": h0, "c0": c0}
+    checked(u.descriptor, FilterDescriptor)
     steps, images, _, ins = x.descriptor.get().dims
     hidden = h0.descriptor.get().dims[3]
-    _need("h0", h0, (1, images, 1, hidden))
-    _need("c0", c0, (1, images, 1, hidden))
-    _need("w", w, (4 * hidden, ins, 1, 1))
-    _need("u", u, (4 * hidden, hidden, 1, 1))
-    _need("bias", bias, (1, 4 * hidden, 1, 1))
-    needed = bias_type(x.descriptor.get().type, w.descriptor.get().type)
-    if bias.descriptor.get().type != needed:
-        raise refuse("dlp-type", f"the bias is {bias.descriptor.get()}, it has to be of {needed}")
     of_h, of_c, of_gates = (descriptor.descriptor.get().type for descriptor in (h, c, gates))
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        inner, outer = (net.reshape(net.values[n], shape_of(net.values[n])[:2]) for n in "uw")
+        outer = _matrix(net, "w", (4 * hidden, ins, 1, 1))
+        inner = _matrix(net, "u", (4 * hidden, hidden, 1, 1))
         rows = net.reshape(net.values["x"], (steps * images, ins))
-        added = net.reshape(net.values["bias"], (4 * hidden,))
+        added = net.reshape(net.operand("bias", (1, 4 * hidden, 1, 1)), (4 * hidden,))
         products = net.emit("matmul", rows, outer, added, transpose_b=True)
-        hs = [net.to(net.reshape(net.values["h0"], (images, hidden)), of_h)]
-        cs = [net.to(net.reshape(net.values["c0"], (images, hidden)), of_c)]
+        hs = [net.to(_matrix(net, "h0", (1, images, 1, hidden)), of_h)]
+        cs = [net.to(_matrix(net, "c0", (1, images, 1, hidden)), of_c)]
         gate_rows: list[SSAValue] = []
         for step in range(steps):
             pre = net.emit("matmul", hs[-1], inner, transpose_b=True)
@@ -77,7 +69,6 @@ def lstm_forward(
             "gates": _stacked(net, gate_rows, (steps, images, 1, 4 * hidden)),
         }
 
-    operands = {"x": x, "w": w, "u": u, "bias": bias, "h0": h0, "c0": c0}
     outputs = {"h": h, "c": c, "gates": gates}
     return handle.run("lstm_forward", None, operands, outputs, draw, ("w", "u", "bias"))
 
@@ -92,13 +83,12 @@ def lstm_backward(
     """
     checked(u.descriptor, FilterDescriptor)
     steps, images, _, hidden = dh.descriptor.get().dims
-    _need("u", u, (4 * hidden, hidden, 1, 1))
-    _need("c", c, (steps + 1, images, 1, hidden))
-    _need("gates", gates, (steps, images, 1, 4 * hidden))
     kind = dh.descriptor.get().type
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        weights = net.reshape(net.values["u"], (4 * hidden, hidden))
+        weights = _matrix(net, "u", (4 * hidden, hidden, 1, 1))
+        _ = net.operand("c", (steps + 1, images, 1, hidden))
+        _ = net.operand("gates", (steps, images, 1, 4 * hidden))
         slopes = _slopes(net, steps * images, hidden)
         gradients = net.reshape(net.values["dh"], (steps * images, hidden))
         gate_rows: list[SSAValue] = []
@@ -122,6 +112,12 @@ def lstm_backward(
 
     operands = {"u": u, "c": c, "gates": gates, "dh": dh}
     return handle.run("lstm_backward", None, operands, {"dgates": dgates}, draw, ("u",))
+
+
+def _matrix(net: OperatorNetwork, name: str, dims: tuple[int, ...]) -> SSAValue:
+    """An operand of these dims without those of 1 beside its rows and columns."""
+    value = net.operand(name, dims)
+    return net.reshape(value, dims[:2] if dims[2:] == (1, 1) else (dims[1], dims[3]))
 
 
 def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]:
@@ -172,10 +168,3 @@ def _split(net: OperatorNetwork, value: SSAValue, hidden: int) -> list[SSAValue]
 
 def _stacked(net: OperatorNetwork, rows: list[SSAValue], shape: tuple[int, ...]) -> SSAValue:
     return net.reshape(rows[0] if len(rows) == 1 else net.emit("concat", *rows, axis=0), shape)
-
-
-def _need(name: str, operand: Operand, dims: tuple[int, ...]) -> None:
-    shape = operand.descriptor.get().dims
-    if shape != dims:
-        text, wanted = ("x".join(map(str, each)) for each in (shape, dims))
-        raise refuse("dlp-shape", f"{name} is {text}, beside the others {wanted}")

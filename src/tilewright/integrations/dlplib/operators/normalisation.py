@@ -8,10 +8,9 @@ from math import floor, log, log2
 
 import numpy as np
 
-from tilewright.errors import refuse
+from tilewright.integrations.dlplib.descriptors import NumericType, finest, fixed16
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import NumericType, finest, fixed16
 from tilewright.integrations.dlplib.operators.convolution import channel_sums
 from tilewright.integrations.dlplib.operators.settings import (
     BatchNormDescriptor,
@@ -77,9 +76,9 @@ def _normalised(
 def _with_settings(
     net: OperatorNetwork, operation: str, settings: Lrn, type: NumericType, *values: SSAValue
 ) -> SSAValue:
-    return net.emit(
-        operation, *values, size=settings.size, alpha=settings.alpha, beta=settings.beta,
-        bias=settings.k, type=type if net.fixed else None,
+    return net.typed(
+        type if net.fixed else None, operation, *values, size=settings.size,
+        alpha=settings.alpha, beta=settings.beta, bias=settings.k,
     )  # fmt: skip
 
 
@@ -149,14 +148,14 @@ def batch_norm_forward(
     operands = {"x": x, "mean": mean, "deviation": deviation, "scale": scale, "shift": shift}
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        _need_channels(net, ("mean", "deviation", "scale", "shift"))
-        x_, factors = net.values["x"], (net.values["deviation"], net.values["scale"])
+        mean, *factors, shift = _by_channel(net, "mean", "deviation", "scale", "shift")
+        x_ = net.values["x"]
         # 16 bits that hold the product of any two such numbers.
         point = sum(net.fraction(factor) for factor in factors) - 15
         slope = net.to(net.emit("mul", *factors), fixed16(max(min(point, 30), -16)))
-        centred = net.to(net.sum("sub", x_, net.values["mean"]), _wider(net, x_, 1))
+        centred = net.to(net.sum("sub", x_, mean), _wider(net, x_, 1))
         scaled = net.to(net.emit("mul", centred, slope), fixed16(max(result.fraction - 1, -16)))
-        return {"y": net.sum("add", scaled, net.values["shift"])}
+        return {"y": net.sum("add", scaled, shift)}
 
     return handle.run("batch_norm_forward", None, operands, {"y": y}, draw)
 
@@ -178,13 +177,16 @@ def batch_norm_backward(
     z = (x - mean)*deviation, m the mean over the batch and the pixels; with given statistics
     (``of_batch`` false) dx = scale*deviation*dy.
     """
-    settings = batch_norm.get()
+    of_batch = batch_norm.get()
     operands = {"x": x, "mean": mean, "deviation": deviation, "scale": scale, "dy": dy}
     outputs = {"dx": dx, "dscale": dscale, "dshift": dshift}
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        _need_channels(net, ("mean", "deviation", "scale"))
-        gradient, centred = net.values["dy"], _normal(net)
+        mean, deviation, scale = _by_channel(net, "mean", "deviation", "scale")
+        gradient, x_ = net.values["dy"], net.values["x"]
+        centred = net.to(net.sum("sub", x_, mean), _wider(net, x_, 1))
+        # Cut at 8 in fixed point: beyond that no sample of a thousand lies.
+        centred = net.to(net.emit("mul", centred, deviation), fixed16(12))
         n, c, h, w = shape_of(gradient)
         met = net.to(net.emit("mul", gradient, centred), _wider(net, gradient, 2))
         sums = {"dshift": channel_sums(net, gradient), "dscale": channel_sums(net, met)}
@@ -194,7 +196,7 @@ def batch_norm_backward(
             for name, value in sums.items()
         }
         inner = gradient
-        if settings.of_batch:
+        if of_batch:
             share = net.number(1 / (n * h * w), gradient, finest(1 / (n * h * w)))
             means = {
                 name: net.to(net.emit("mul", value, share), net.type_of(gradient))
@@ -203,27 +205,18 @@ def batch_norm_backward(
             along = net.to(net.emit("mul", centred, means["dscale"]), net.type_of(gradient))
             inner = net.to(net.sum("sub", gradient, means["dshift"]), _wider(net, gradient, 1))
             inner = net.to(net.sum("sub", inner, along), _wider(net, gradient, 1))
-        slope = net.emit("mul", net.values["deviation"], net.values["scale"])
-        slope = net.to(slope, _wider(net, net.values["deviation"], 0))
+        slope = net.emit("mul", deviation, scale)
+        slope = net.to(slope, _wider(net, deviation, 0))
         return {"dx": net.emit("mul", inner, slope), **slopes}
 
-    return handle.run("batch_norm_backward", settings, operands, outputs, draw)
+    return handle.run("batch_norm_backward", of_batch, operands, outputs, draw)
 
 
-def _normal(net: OperatorNetwork) -> SSAValue:
-    """(x - mean) * deviation, cut at 8 in fixed point: beyond that no sample of a thousand lies."""
-    x = net.values["x"]
-    centred = net.to(net.sum("sub", x, net.values["mean"]), _wider(net, x, 1))
-    return net.to(net.emit("mul", centred, net.values["deviation"]), fixed16(12))
+def _by_channel(net: OperatorNetwork, *names: str) -> list[SSAValue]:
+    """Operands that have a number for each channel of x."""
+    return [net.operand(name, (1, shape_of(net.values["x"])[1], 1, 1)) for name in names]
 
 
 def _wider(net: OperatorNetwork, value: SSAValue, bits: int) -> NumericType:
     """16-bit numbers of a value's type with room for numbers 2**bits larger."""
     return fixed16(max(net.fraction(value) - bits, -16)) if net.fixed else net.type_of(value)
-
-
-def _need_channels(net: OperatorNetwork, names: tuple[str, ...]) -> None:
-    channels = shape_of(net.values["x"])[1]
-    for name in names:
-        if shape_of(net.values[name]) != (1, channels, 1, 1):
-            raise refuse("dlp-shape", f"{name} is not 1 x {channels} x 1 x 1", net.name)

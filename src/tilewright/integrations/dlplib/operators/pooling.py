@@ -9,10 +9,10 @@ from math import floor, log2
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.integrations.dlplib.descriptors import Shape
+from tilewright.frontends.moves import padded
+from tilewright.integrations.dlplib.descriptors import Shape, finest, fixed16
 from tilewright.integrations.dlplib.handle import Handle, Operand, Ran
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import finest, fixed16
 from tilewright.integrations.dlplib.operators.elementwise import read_as
 from tilewright.integrations.dlplib.operators.settings import Pooling, PoolingDescriptor
 from tilewright.integrations.dlplib.operators.spread import scattered
@@ -130,8 +130,9 @@ def _maximum_gradient(
     oh, ow = shape_of(gradient)[2:]
     (kh, kw), (sh, sw) = settings.window, settings.strides
     pads = settings.reach((h, w))
-    for axis in range(2):
-        image = _around(net, image, axis + 2, pads[axis], pads[axis + 2])
+    # The least number around the image, so that no window's largest element is there.
+    least = -32768.0 if net.fixed else float("-inf")
+    image = padded(net, image, {2: (pads[0], pads[2]), 3: (pads[1], pads[3])}, least)
     seen: list[SSAValue] = []
     for i, j in np.ndindex(kh, kw):
         part = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
@@ -191,14 +192,3 @@ def _less(net: OperatorNetwork, seen: SSAValue, largest: SSAValue) -> SSAValue:
         return net.emit("cast", net.emit("less", seen, largest), to="float32")
     apart = net.to(net.emit("sub", largest, seen), fixed16(0))
     return net.emit("min", apart, net.constant(np.ones(shape_of(apart), np.float32), fixed16(0)))
-
-
-def _around(net: OperatorNetwork, value: SSAValue, axis: int, before: int, after: int) -> SSAValue:
-    """The least number around an axis, so that no window's largest element is there."""
-    if not before and not after:
-        return value
-    rank = len(shape_of(value))
-    pads = [0] * (2 * rank)
-    pads[axis], pads[rank + axis] = before, after
-    least = -32768.0 if net.fixed else float("-inf")
-    return net.emit("pad", value, pads=tuple(pads), value=least)

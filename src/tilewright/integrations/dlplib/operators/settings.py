@@ -8,9 +8,8 @@ from math import isfinite
 from typing import Literal
 
 from tilewright.errors import refuse
-from tilewright.integrations.dlplib.descriptors import Descriptor
+from tilewright.integrations.dlplib.descriptors import Descriptor, setter
 
-Pair = tuple[int, int]
 Activation = Literal["none", "relu", "sigmoid", "tanh"]
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
 LARGEST = 1 << 12
@@ -22,40 +21,35 @@ def _need(condition: bool, reason: str) -> None:
         raise refuse("dlp-parameter", reason)
 
 
-def _integers(name: str, values: Sequence[int], low: int) -> None:
+def _settle(settings: object, name: str, low: int, *, pads: bool = False) -> None:
+    """Check a setting, and make it a tuple: a number along rows and one along columns.
+
+    Pads are top, left, bottom, right; two stand for rows and columns alike.
+    """
+    values: tuple[int, ...] = getattr(settings, name)
+    two, count = len(values) == 2, "two or four" if pads else "two"
+    _need(two or (pads and len(values) == 4), f"{name} {tuple(values)}: {count} numbers are needed")
     _need(
         all(type(value) is int and low <= value <= LARGEST for value in values),
         f"{name} {tuple(values)} must lie in [{low}, {LARGEST}]",
     )
-
-
-def pair(name: str, values: Sequence[int]) -> Pair:
-    """A number along rows and one along columns."""
-    _need(len(values) == 2, f"{name} {tuple(values)}: two numbers are needed")
-    return values[0], values[1]
-
-
-def four(pads: Sequence[int]) -> tuple[int, int, int, int]:
-    """Pads as top, left, bottom, right; two stand for rows and columns alike."""
-    _need(len(pads) in (2, 4), f"pads {tuple(pads)}: two or four numbers are needed")
-    top, left, bottom, right = (*pads, *pads)[:4]
-    return top, left, bottom, right
+    object.__setattr__(settings, name, (*values, *values)[:4] if pads else tuple(values))
 
 
 @dataclass(frozen=True)
 class Convolution:
     """A convolution; ``activation`` is applied to its results."""
 
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    pads: tuple[int, ...] = (0, 0)
+    dilations: tuple[int, ...] = (1, 1)
     groups: int = 1
     activation: Activation = "none"
 
     def __post_init__(self) -> None:
-        _integers("strides", self.strides, 1)
-        _integers("pads", self.pads, 0)
-        _integers("dilations", self.dilations, 1)
+        _settle(self, "strides", 1)
+        _settle(self, "pads", 0, pads=True)
+        _settle(self, "dilations", 1)
         _need(type(self.groups) is int and 1 <= self.groups <= 1 << 24, f"{self.groups} groups")
         _need(self.activation in ACTIVATIONS, f"no activation {self.activation!r}")
 
@@ -68,20 +62,21 @@ class Pooling:
     pads, and counts what it meets there in no case.
     """
 
-    mode: Literal["max", "average"] = "max"
-    window: Pair = (2, 2)
-    strides: Pair = (2, 2)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    counted: tuple[int, int, int, int] = (0, 0, 0, 0)
+    mode: Literal["max", "average"]
+    window: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...] = (0, 0)
+    counted: tuple[int, ...] = (0, 0)
     ceil: bool = False
 
     def __post_init__(self) -> None:
         _need(self.mode in ("max", "average"), f"no mode {self.mode!r} of pooling")
-        _integers("window", self.window, 1)
-        _integers("strides", self.strides, 1)
-        _integers("pads", (*self.pads, *self.counted), 0)
+        _settle(self, "window", 1)
+        _settle(self, "strides", 1)
+        _settle(self, "pads", 0, pads=True)
+        _settle(self, "counted", 0, pads=True)
 
-    def reach(self, extents: Pair) -> tuple[int, int, int, int]:
+    def reach(self, extents: Sequence[int]) -> tuple[int, ...]:
         """The pads for an image of these extents, so that the last windows are whole."""
         if not self.ceil:
             return self.pads
@@ -100,111 +95,60 @@ class Pooling:
 class Lrn:
     """x / (k + alpha/size * sum of squares over ``size`` channels)**beta."""
 
-    size: int = 5
+    size: int
     alpha: float = 1e-4
     beta: float = 0.75
     k: float = 1.0
 
     def __post_init__(self) -> None:
-        _integers("size", (self.size,), 1)
-        numbers = (self.alpha, self.beta, self.k)
+        _need(type(self.size) is int and 1 <= self.size <= LARGEST, f"size {self.size} of LRN")
+        numbers = [float(n) for n in (self.alpha, self.beta, self.k)]
         _need(all(isfinite(n) and n >= 0 for n in numbers) and self.k > 0, f"{numbers} of LRN")
+        for name, value in zip(("alpha", "beta", "k"), numbers, strict=True):
+            object.__setattr__(self, name, value)
 
 
-@dataclass(frozen=True)
-class ActivationSettings:
-    """The settings of a map over elements."""
-
-    mode: Activation = "relu"
-
-    def __post_init__(self) -> None:
-        _need(self.mode in ACTIVATIONS[1:], f"no activation {self.mode!r}")
+def _activation(mode: Activation) -> Activation:
+    """The function of an activation's descriptor."""
+    _need(mode in ACTIVATIONS[1:], f"no activation {mode!r}")
+    return mode
 
 
-@dataclass(frozen=True)
-class BatchNorm:
-    """The source of the statistics: the batch, whose gradient goes through them, or arguments."""
-
-    of_batch: bool = True
+def _of_batch(of_batch: bool = True) -> bool:
+    """True if statistics are those of the batch, whose gradient goes through them."""
+    return bool(of_batch)
 
 
 class ConvolutionDescriptor(Descriptor[Convolution]):
     """A descriptor of a convolution's settings."""
 
     label = "convolution descriptor"
-
-    def set(
-        self,
-        strides: Sequence[int] = (1, 1),
-        pads: Sequence[int] = (0, 0),
-        dilations: Sequence[int] = (1, 1),
-        groups: int = 1,
-        activation: Activation = "none",
-    ) -> None:
-        """Set all attributes of the convolution."""
-        self._put(
-            Convolution(
-                pair("strides", strides),
-                four(pads),
-                pair("dilations", dilations),
-                groups,
-                activation,
-            )
-        )
+    set = setter(Convolution)
 
 
 class PoolingDescriptor(Descriptor[Pooling]):
     """A descriptor of a pool's settings."""
 
     label = "pooling descriptor"
-
-    def set(
-        self,
-        mode: Literal["max", "average"],
-        window: Sequence[int],
-        strides: Sequence[int],
-        pads: Sequence[int] = (0, 0),
-        counted: Sequence[int] = (0, 0),
-        ceil: bool = False,
-    ) -> None:
-        """Set all attributes of the pool."""
-        self._put(
-            Pooling(
-                mode,
-                pair("window", window),
-                pair("strides", strides),
-                four(pads),
-                four(counted),
-                bool(ceil),
-            )
-        )
+    set = setter(Pooling)
 
 
 class LrnDescriptor(Descriptor[Lrn]):
     """A descriptor of local response normalisation."""
 
     label = "LRN descriptor"
-
-    def set(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        """Set all attributes of the normalisation."""
-        self._put(Lrn(size, float(alpha), float(beta), float(k)))
+    set = setter(Lrn)
 
 
-class ActivationDescriptor(Descriptor[ActivationSettings]):
+class ActivationDescriptor(Descriptor[Activation]):
     """A descriptor of the map that is applied."""
 
     label = "activation descriptor"
-
-    def set(self, mode: Activation) -> None:
-        """Set the function of the activation."""
-        self._put(ActivationSettings(mode))
+    set = setter(_activation)
 
 
-class BatchNormDescriptor(Descriptor[BatchNorm]):
-    """A descriptor of the source of a batch normalisation's statistics."""
+class BatchNormDescriptor(Descriptor[bool]):
+    """A descriptor of the source of a batch normalisation's statistics: the batch, or arguments."""
 
     label = "batch normalisation descriptor"
-
-    def set(self, of_batch: bool = True) -> None:
-        """Set whether the statistics are those of the batch at hand."""
-        self._put(BatchNorm(bool(of_batch)))
+    set = setter(_of_batch)

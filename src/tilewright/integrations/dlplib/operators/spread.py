@@ -15,8 +15,9 @@ from math import gcd
 
 import numpy as np
 
+from tilewright.frontends.moves import reversed_along
+from tilewright.integrations.dlplib.descriptors import NumericType, fixed16
 from tilewright.integrations.dlplib.network import OperatorNetwork
-from tilewright.integrations.dlplib.numeric import NumericType, fixed16
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -59,11 +60,11 @@ def transposed_convolution(
     net: OperatorNetwork,
     gradient: SSAValue,
     weights: SSAValue,
-    extents: Pair,
+    extents: Sequence[int],
     *,
-    strides: Pair,
-    dilations: Pair,
-    pads: Pair,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
     groups: int,
     type: NumericType,
 ) -> SSAValue:
@@ -92,10 +93,10 @@ def transposed_convolution(
 def scattered(
     net: OperatorNetwork,
     parts: Sequence[Sequence[SSAValue]],
-    extents: Pair,
+    extents: Sequence[int],
     *,
-    strides: Pair,
-    pads: Pair,
+    strides: Sequence[int],
+    pads: Sequence[int],
     type: NumericType,
 ) -> SSAValue:
     """Images [n, c, *extents]: pixel o*s + k - p gets element o of ``parts[k]``, summed over k.
@@ -132,8 +133,8 @@ def scattered(
 def _interleaved(
     net: OperatorNetwork,
     phase: Callable[[int, int, Pair], SSAValue],
-    extents: Pair,
-    strides: Pair,
+    extents: Sequence[int],
+    strides: Sequence[int],
 ) -> SSAValue:
     """[n, c, *extents] of the phases, each [n, c, *counts]."""
     counts = (-(-extents[0] // strides[0]), -(-extents[1] // strides[1]))
@@ -159,7 +160,7 @@ def _swapped(net: OperatorNetwork, weights: SSAValue, groups: int) -> SSAValue:
     whole = net.reshape(weights, (groups, co // groups, ci, kh, kw))
     whole = net.transpose(whole, (0, 2, 1, 3, 4))
     whole = net.reshape(whole, (groups * ci, co // groups, kh, kw))
-    return net.flipped(net.flipped(whole, 2), 3)
+    return reversed_along(net, reversed_along(net, whole, 2), 3)
 
 
 def _phase(

@@ -1,14 +1,13 @@
 """Searches: which groups are taken, of those that overlap.
 
 ``SEARCHES`` has them by name. ``exact`` never costs more than ``paths``, and ``paths`` never more
-than ``greedy``; ``lower_bound`` is below all of them.
+than ``greedy``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tilewright.network.fusion.search.bound import lower_bound
 from tilewright.network.fusion.search.cover import Cover, Group, Selection
 from tilewright.network.fusion.search.exact import exact
 from tilewright.network.fusion.search.greedy import greedy
@@ -21,4 +20,4 @@ SEARCHES: Mapping[str, Callable[[Cover], Selection]] = {
 }
 """Every search by its name on the command line (choices.py)."""
 
-__all__ = ["SEARCHES", "Cover", "Group", "Selection", "lower_bound"]
+__all__ = ["SEARCHES", "Cover", "Group", "Selection"]

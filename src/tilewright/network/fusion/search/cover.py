@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import CycleError, TopologicalSorter
 
 from tilewright.network.fusion.graph import DependenceGraph
 
@@ -15,7 +14,11 @@ Selection = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Group:
-    """Nodes that can be computed as one, and what that costs."""
+    """Nodes that can be computed as one, and what that costs.
+
+    They are a chain, of which each node alone reads the result of the one before: so no groups wait
+    for one another, whatever is taken.
+    """
 
     vertices: tuple[int, ...]
     """Ascending."""
@@ -24,10 +27,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Cover:
-    """A graph, the cost of each node alone, and convex groups of nodes with theirs.
+    """A graph, the cost of each node alone, and groups of nodes with theirs.
 
-    A selection is valid if its groups have no node in common, and no two or more of them wait for
-    one another.
+    A selection is valid if its groups have no node in common.
     """
 
     graph: DependenceGraph
@@ -42,50 +44,22 @@ class Cover:
         rest = [cost for vertex, cost in enumerate(self.alone) if vertex not in fused]
         return sum(rest) + sum(group.cost for group in taken)
 
-    def apart(self, number: int) -> float:
-        """Return the cycles of a group's nodes as kernels of their own."""
-        return sum(self.alone[vertex] for vertex in self.groups[number].vertices)
-
     def gain(self, number: int) -> float:
         """Return the cycles that fusing a group saves."""
-        return self.apart(number) - self.groups[number].cost
+        group = self.groups[number]
+        return sum(self.alone[vertex] for vertex in group.vertices) - group.cost
 
     @cached_property
     def useful(self) -> tuple[int, ...]:
         """The groups that save anything: no best selection needs another."""
         return tuple(number for number in range(len(self.groups)) if self.gain(number) > 0)
 
-    def valid(self, selection: Sequence[int]) -> bool:
-        """Return True if the groups are disjoint and contracting them leaves no cycle."""
-        owner: dict[int, int] = {}
-        for number in selection:
-            for vertex in self.groups[number].vertices:
-                if vertex in owner:
-                    return False
-                owner[vertex] = number
-        return not cycle(self.graph.predecessors, owner)
-
-    def first_valid(self, wanted: Iterable[int], taken: Sequence[int] = ()) -> list[int]:
-        """``taken``, and those wanted, one after the other, that leave the selection valid."""
-        selection = list(taken)
+    def first_disjoint(self, wanted: Iterable[int]) -> Selection:
+        """Those of the groups wanted, one after the other, that hold no node of one before."""
+        taken, used = list[int](), set[int]()
         for number in wanted:
-            if self.valid([*selection, number]):
-                selection.append(number)
-        return selection
-
-
-def cycle(predecessors: Sequence[Sequence[int]], owners: Mapping[int, int]) -> list[int]:
-    """Owners that wait for one another, the last for the first; empty if there are none.
-
-    Nodes without an owner stand for themselves, as ``-1 - node``.
-    """
-    owner_of = [owners.get(node, -1 - node) for node in range(len(predecessors))]
-    waits: dict[int, set[int]] = {owner: set() for owner in owner_of}
-    for node, sources in enumerate(predecessors):
-        waits[owner_of[node]].update(owner_of[source] for source in sources)
-        waits[owner_of[node]].discard(owner_of[node])
-    try:
-        TopologicalSorter(waits).prepare()
-    except CycleError as error:
-        return error.args[1][1:]
-    return []
+            vertices = self.groups[number].vertices
+            if used.isdisjoint(vertices):
+                taken.append(number)
+                used.update(vertices)
+        return tuple(sorted(taken))

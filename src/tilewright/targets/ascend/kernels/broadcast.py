@@ -28,7 +28,7 @@ from tilewright.targets.ascend.kernels.transfers import (
 from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Place, Program, Tensor
+from tilewright.targets.ascend.program import Place, Program, Statement, Tensor
 
 Shape = tuple[int, ...]
 
@@ -73,10 +73,13 @@ def merged(
 
 
 @dataclass(frozen=True)
-class _Operand:
+class Operand:
+    """An operand, or the result, in main memory."""
+
     name: str
     shape: Shape
     """As that of the result, with 1 where it broadcasts."""
+    element: str
     blocks: bool = False
     """True if its matrices are in Nz."""
 
@@ -91,11 +94,9 @@ class _Operand:
         return self.shape[-1] > 1
 
     @property
-    def size(self) -> int:
-        """Elements, those that pad blocks included."""
-        if not self.blocks:
-            return prod(self.shape)
-        return prod(self.shape[:-2]) * padded(self.shape[-2]) * padded(self.shape[-1])
+    def width(self) -> int:
+        """Bytes of an element."""
+        return WIDTHS[self.element]
 
     @property
     def strides(self) -> list[int]:
@@ -113,13 +114,54 @@ class _Operand:
             step *= extent
         return strides[::-1]
 
+    def tensor(self, *, written: bool = False) -> Tensor:
+        """The parameter of the kernel."""
+        size = prod(self.shape)
+        if self.blocks:
+            size = prod(self.shape[:-2]) * padded(self.shape[-2]) * padded(self.shape[-1])
+        return Tensor(self.name, size * self.width + SLACK, self.element, written=written)
+
+    def main(self, tensor: Tensor, indices: Sequence[Value]) -> Place:
+        """Return the address in main memory at which a tile begins."""
+        at: Value = 0
+        for index, stride in zip(indices, self.strides, strict=True):
+            at = at + index * stride
+        return Place(tensor, at * self.width)
+
+    def load(self, tiles: Tiles, rows: int, columns: int) -> tuple[Tensor, Grid]:
+        """Load the rows of a tile, or the one row; the parameter, and where they lie in UB."""
+        tensor, count = self.tensor(), rows if self.rows else 1
+        pitch = pitch_of(columns, self.width)
+        home = Grid(Place(tiles.tile(self.name, count * pitch, self.element)), pitch)
+        tiles.body.extend(self._moved(tiles, tensor, home, count, columns, loads=True))
+        return tensor, home if self.rows else replace(home, pitch=0)
+
+    def store(self, tiles: Tiles, home: Grid, rows: int, columns: int) -> Tensor:
+        """Store the rows of a tile; the parameter."""
+        tensor = self.tensor(written=True)
+        tiles.body.extend(self._moved(tiles, tensor, home, rows, columns, loads=False))
+        return tensor
+
+    def _moved(
+        self, tiles: Tiles, tensor: Tensor, home: Grid, rows: int, columns: int, *, loads: bool
+    ) -> list[Statement]:
+        main = self.main(tensor, tiles.starts)
+        if self.blocks:
+            sizes, name = (rows, padded(columns) // CUBE), f"block_{self.name}"
+            height = padded(self.shape[-2])
+            return blocks_of(home.place, home.pitch, main, height, sizes, name, loads=loads)
+        rest = self.width, self.shape[-1] * self.width, f"row_{self.name}"
+        if loads:
+            return load_rows(home.place, home.pitch, main, rows, columns, *rest)
+        return store_rows(main, home.place, home.pitch, rows, columns, *rest)
+
 
 @dataclass
 class _Broadcast:
     operation: str
     extents: Sequence[Extent]
     """The extents of the result."""
-    operands: Sequence[_Operand]
+    operands: Sequence[Operand]
     scalars: Mapping[str, str]
     core: DaVinci
     name: str
@@ -171,84 +213,51 @@ class _Broadcast:
         return max(most, lanes)
 
     def program(self) -> Program:
-        axes = (*map(each, self.extents[:-2]), self.rows, self.columns)
-        tiles = Tiles(self.name, self.core, axes)
-        indices = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
+        tiles = Tiles(
+            self.name, self.core, (*map(each, self.extents[:-2]), self.rows, self.columns)
+        )
         vectors = Vectors()
         grids: dict[str, Grid] = {}
         tensors: list[Tensor] = []
+        sizes = self.rows.size, self.columns.size
         for name, value in {**self.recipe.constants, **self.scalars}.items():
-            grids[name] = Grid(Place(tiles.kept(name, BLOCK, self.inner)), spread=True)
-            once = Vectors()
-            once.fill(Grid(grids[name].place), 1, BLOCK // WIDTHS[self.inner], value)
-            tiles.before += once.body
+            grids[name] = tiles.alike(name, value, self.inner)
         for operand in self.operands:
-            tensor = Tensor(operand.name, operand.size * self.width + SLACK, self.element)
-            tensors.append(tensor)
-            main = element_place(tensor, indices, operand.strides)
             load = self._grid if operand.columns else self._column
-            grids[operand.name] = load(tiles, vectors, operand, main)
+            tensor, grids[operand.name] = load(tiles, vectors, operand)
+            tensors.append(tensor)
         for name in self.recipe.temporaries:
             pitch = self._pitch(self.columns.size, self.inner)
             grids[name] = Grid(Place(tiles.kept(name, self.rows.size * pitch, self.inner)), pitch)
         pitch = self._pitch(self.columns.size)
         home = Grid(Place(tiles.tile("out", self.rows.size * pitch, self.element)), pitch)
-        grids["out"] = self._floats(tiles, "out", self.rows.size) if self.wide else home
-        compute(vectors, self.recipe.steps, grids, self.rows.size, self.columns.size)
+        grids["out"] = tiles.floats("out", *sizes) if self.wide else home
+        compute(vectors, self.recipe.steps, grids, *sizes)
         if self.wide:
-            vectors.operation("cast", home, (grids["out"],), self.rows.size, self.columns.size)
-        result = _Operand("out", self.result, self.blocks)
-        out = Tensor("out", result.size * self.width + SLACK, self.element, written=True)
-        main = element_place(out, indices, result.strides)
-        sizes = self.rows.size, self.columns.size
-        if self.blocks:
-            height = padded(self.result[-2])
-            store = blocks_of(
-                home.place, pitch, main, height, self._cubes, "block_out", loads=False
-            )
-        else:
-            apart = self.result[-1] * self.width
-            store = store_rows(main, home.place, pitch, *sizes, self.width, apart, "row_out")
-        tiles.body.extend([*vectors.body, *store])
+            vectors.operation("cast", home, (grids["out"],), *sizes)
+        tiles.body.extend(vectors.body)
+        result = Operand("out", self.result, self.element, self.blocks)
+        out = result.store(tiles, home, *sizes)
         shapes = " and ".join(str(operand.shape) for operand in self.operands)
         return tiles.program((*tensors, out), f"{self.operation} of {shapes} {self.element}s")
 
-    @property
-    def _cubes(self) -> tuple[int, int]:
-        return self.rows.size, padded(self.columns.size) // CUBE
-
-    def _floats(self, tiles: Tiles, name: str, rows: int) -> Grid:
-        pitch = self._pitch(self.columns.size, "float")
-        return Grid(Place(tiles.kept(f"{name}32", rows * pitch)), pitch if rows > 1 else 0)
-
-    def _grid(self, tiles: Tiles, vectors: Vectors, operand: _Operand, main: Place) -> Grid:
+    def _grid(self, tiles: Tiles, vectors: Vectors, operand: Operand) -> tuple[Tensor, Grid]:
         """Load rows, or one row."""
-        rows = self.rows.size if operand.rows else 1
-        pitch = self._pitch(self.columns.size)
-        home = Place(tiles.tile(operand.name, rows * pitch, self.element))
-        apart = operand.shape[-1] * self.width
-        sizes = rows, self.columns.size, self.width
-        if operand.blocks:
-            cubes = rows, self._cubes[1]
-            height = padded(operand.shape[-2])
-            name = f"block_{operand.name}"
-            tiles.body.extend(blocks_of(home, pitch, main, height, cubes, name, loads=True))
-        else:
-            tiles.body.extend(load_rows(home, pitch, main, *sizes, apart, f"row_{operand.name}"))
-        grid = Grid(home, pitch if operand.rows else 0)
+        tensor, grid = operand.load(tiles, self.rows.size, self.columns.size)
         if not self.wide:
-            return grid
-        floats = self._floats(tiles, operand.name, rows)
-        floats = replace(floats, pitch=floats.pitch if operand.rows else 0)
+            return tensor, grid
+        rows = self.rows.size if operand.rows else 1
+        floats = tiles.floats(operand.name, rows, self.columns.size)
+        if not operand.rows:
+            floats = replace(floats, pitch=0)
         vectors.operation("cast", floats, (grid,), rows, self.columns.size)
-        if operand.rows and rows == 1:
-            return replace(floats, pitch=self._pitch(self.columns.size, "float"))
-        return floats
+        return tensor, floats
 
-    def _column(self, tiles: Tiles, vectors: Vectors, operand: _Operand, main: Place) -> Grid:
+    def _column(self, tiles: Tiles, vectors: Vectors, operand: Operand) -> tuple[Tensor, Grid]:
         """Load an element a row, or one, and spread it to blocks."""
-        count = self.rows.size if operand.rows else 1
+        tensor, count = operand.tensor(), self.rows.size if operand.rows else 1
         packed = Grid(Place(tiles.tile(operand.name, LINES * self.width, self.element)))
+        main = operand.main(tensor, tiles.starts)
         tiles.body.extend(load_rows(packed.place, 0, main, 1, count, self.width))
         if self.wide:
             floats = Grid(Place(tiles.kept(f"{operand.name}_floats", LINES * 4)))
@@ -258,15 +267,7 @@ class _Broadcast:
         scratch = Place(tiles.kept(f"{operand.name}_scratch", SCRATCH))
         spread = Place(tiles.kept(f"{operand.name}_spread", SCRATCH))
         spread_lanes(vectors, spread, packed.place, scratch, count)
-        return Grid(spread, BLOCK if operand.rows else 0, spread=True)
-
-
-def element_place(tensor: Tensor, indices: Sequence[Value], strides: Sequence[int]) -> Place:
-    """Return the address of an element of a tensor in main memory; ``strides`` are in elements."""
-    at: Value = 0
-    for index, stride in zip(indices, strides, strict=True):
-        at = at + index * stride
-    return Place(tensor, at * WIDTHS[tensor.element])
+        return tensor, Grid(spread, BLOCK if operand.rows else 0, spread=True)
 
 
 def broadcast(
@@ -290,7 +291,8 @@ def broadcast(
     if recipe is None or recipe.types.get(element) != element:
         raise refuse("lower-operation", f"{core.name} has no {operation} of {element}s")
     extents, shapes = merged(result, list(operands.values()), matrices=bool(blocks))
-    given = [_Operand(n, shape, n in blocks) for n, shape in zip(operands, shapes, strict=True)]
+    pairs = zip(operands, shapes, strict=True)
+    given = [Operand(n, shape, element, n in blocks) for n, shape in pairs]
     if any(operand.blocks and not operand.columns for operand in given):
         raise refuse("lower-operation", f"{operation} would broadcast a column of a matrix in Nz")
     name = name or operation

@@ -6,7 +6,7 @@ that fill the last 16 up are zeros in NC1HWC0.
 
 Rows whose length is no multiple of 32 bytes are loaded, and stored, up to 30 bytes past their end:
 stores go up in addresses, so that the next row mends its beginning, and the last ends in ``SLACK``.
-Where a row has several chunks, the last of them begins early instead.
+Where a row has several chunks, they are of one size, and the last of them begins early instead.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.kernels.elementwise import SLACK
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut, each
+from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -53,21 +53,18 @@ class _Channels:
         blocked = Tensor("blocked", self.images * blocks * self.positions * BLOCK)
         self.plain, self.blocked = plain, blocked
         (plain if self.back else blocked).written = True
-        # Two slots of a chunk before and after the scatter, apart for whole and for ragged chunks.
-        room = self.core.ub // (4 if self.channels % CUBE == 0 or self.channels < CUBE else 8)
-        self.chunk = min(padded(share.part), room // BLOCK // CUBE * CUBE, MAX_REPEAT * CUBE)
+        # Two slots of a chunk before and after the scatter, apart for whole and for ragged planes.
+        kinds = 1 if self.channels % CUBE == 0 or self.channels < CUBE else 2
+        room = self.core.ub // (4 * kinds)
         if room // 2 < BLOCK * CUBE:
             needed = f"{CUBE} positions of {CUBE} channels"
             reason = f"{self.core.ub} bytes of UB have no room for {needed}"
             raise refuse("plan-capacity", reason)
-        ragged = not share.places and self.positions % self.chunk
-        if self.positions > self.chunk and ragged:
-            self.chunk = min(self.chunk, room // 2 // BLOCK // CUBE * CUBE)
-        self.size = self.chunk * BLOCK
-        # Each kind of chunks takes events of its own, of which there are few.
-        kinds = (1 if room == self.core.ub // 4 else 2) * (
-            1 if share.places or self.positions <= self.chunk else 2
-        )
+        most = min(room // BLOCK // CUBE, MAX_REPEAT) * CUBE
+        self.tile = cut(share, min(padded(share.part), most), CUBE)
+        self.pitch = padded(self.tile.size) * 2
+        self.size = self.pitch * CUBE
+        # Each kind of planes takes events of its own, of which there are few.
         self.slots = 2 if kinds == 1 else 1
 
     def program(self, name: str) -> Program:
@@ -101,51 +98,31 @@ class _Channels:
         blocks = -(-self.channels // CUBE)
         plane = image * blocks + inner
         channel = image * self.channels + inner * CUBE
-        share = share_of(self.area)
-        if share.places:
-            tile = cut(share, self.chunk, CUBE)
-            loop = Loop("p", tile.count)
-            body.append(loop)
-            at = tile.start(loop.variable)
-            loop.body += self._chunk(loop, plane, channel, at, tile.size, rows)
-            return
-        chunks = self.positions // self.chunk
-        rest = self.positions - chunks * self.chunk
-        if chunks:
-            loop = Loop("p", chunks)
-            body.append(loop)
-            loop.body += self._chunk(
-                loop, plane, channel, loop.variable * self.chunk, self.chunk, rows
-            )
-        if rest:
-            count = padded(rest) if chunks else rest
-            start = self.positions - count
-            body += self._chunk(scope, plane, channel, start, count, rows)
-
-    def _chunk(
-        self, scope: Loop, plane: Value, channel: Value, start: Value, count: int, rows: int
-    ) -> list[Statement]:
-        number = len(self.buffers) // 2
-        slots = min(self.slots, scope.count) if isinstance(scope.count, int) else self.slots
-        slot = scope.variable % slots if slots > 1 else 0
+        loop = Loop("p", self.tile.count)
+        start = self.tile.start(loop.variable)
+        number, count = len(self.buffers) // 2, self.tile.size
+        around = loop if self.tile.most > 1 else scope
+        slots = min(self.slots, around.count) if isinstance(around.count, int) else self.slots
+        slot = around.variable % slots if slots > 1 else 0
         at = 4 * self.size * number
-        lines = Buffer(f"rows{number}", "ub", at, self.size, slots, slot, scope)
-        cubes = Buffer(f"blocks{number}", "ub", at + 2 * self.size, self.size, slots, slot, scope)
+        lines = Buffer(f"rows{number}", "ub", at, self.size, slots, slot, loop)
+        cubes = Buffer(f"blocks{number}", "ub", at + 2 * self.size, self.size, slots, slot, loop)
         self.buffers += [lines, cubes]
         row = Loop("r", rows)
-        pitch = self.chunk * 2
         length = -(-count // CUBE)
         outside = Place(self.plain, (channel + row.variable) * (self.positions * 2) + start * 2)
-        inside = Place(lines, row.variable * pitch)
+        inside = Place(lines, row.variable * self.pitch)
         there = Place(self.blocked, (plane * self.positions + start) * BLOCK)
-        by_rows, by_blocks = (Place(lines), pitch, 1), (Place(cubes), BLOCK, CUBE)
+        by_rows, by_blocks = (Place(lines), self.pitch, 1), (Place(cubes), BLOCK, CUBE)
         if self.back:
             row.body.append(isa.copy(outside, inside, 1, length))
             load = isa.copy(Place(cubes), there, 1, count)
-            return [load, *isa.scatter(by_rows, by_blocks, length), row]
-        row.body.append(isa.copy(inside, outside, 1, length))
-        store = isa.copy(there, Place(cubes), 1, count)
-        return [row, *isa.scatter(by_blocks, by_rows, length), store]
+            loop.body += [load, *isa.scatter(by_rows, by_blocks, length), row]
+        else:
+            row.body.append(isa.copy(inside, outside, 1, length))
+            store = isa.copy(there, Place(cubes), 1, count)
+            loop.body += [row, *isa.scatter(by_blocks, by_rows, length), store]
+        body.append(loop)
 
     def _filled(self, kinds: int) -> list[Statement]:
         """Zeros where scatters read and no load writes: channels that there are not, and positions

@@ -38,11 +38,10 @@ def split_heads(
     row = cut(lines, max(min(core.ub // (2 * pitch * (heads if back else 1)), 255), 1), 1)
     axes = (each(images), row) if back else (each(images), each(parts), row)
     tiles = Tiles(name, core, axes)
-    places = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
-    first, line = places[0], places[-1]
+    first, *others, line = tiles.starts
     extents = row.size, padded(columns) // CUBE
     if not back:
-        head = places[1]
+        (head,) = others
         home = Place(tiles.tile("x", row.size * pitch, "half"))
         at = ((first * rows + line) * heads + head) * (columns * 2)
         apart = heads * columns * 2

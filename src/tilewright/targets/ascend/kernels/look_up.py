@@ -48,8 +48,7 @@ def look_up(
     rows = cut(count, min(core.ub // 2 // pitch, MAX_BURSTS), 1)
     tiles = Tiles(name, core, (table, rows, columns))
     home = Place(tiles.tile("rows", rows.size * pitch, element))
-    starts = zip((table, rows, columns), tiles.variables, strict=True)
-    first, row, column = (axis.start(place) for axis, place in starts)
+    first, row, column = tiles.starts
     loop = Loop("row", rows.size)
     given, wrapped, kept, at = (variable(word) for word in ("given", "wrapped", "kept", "at"))
     main = ((first * extent + at) * length + column) * width

@@ -122,12 +122,16 @@ def move_elements(
     return _copy(move, core, x, out, offset, name)
 
 
-def _place(tensor: Tensor, indices: Sequence[Value], steps: Sequence[int], offset: int) -> Place:
-    width = isa.WIDTHS[tensor.element]
-    at: Value = offset
-    for index, step in zip(indices, steps, strict=True):
-        at = index * step + at
-    return Place(tensor, at * width)
+def _places(
+    move: Move, indices: Sequence[Value], x: Tensor, out: Tensor, offset: int
+) -> tuple[Place, Place]:
+    """Where the element of some indices lies in the source and in the result."""
+    width = isa.WIDTHS[x.element]
+    source, target = offset, 0
+    dense = _dense([total(dim.extent) for dim in move])
+    for index, dim, step in zip(indices, move, dense, strict=True):
+        source, target = index * dim.step + source, index * step + target
+    return Place(x, source * width), Place(out, target * width)
 
 
 def _copy(move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: str) -> Program:
@@ -147,13 +151,9 @@ def _copy(move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: 
     column = cut(columns.extent, LONGEST, block=BLOCK // width)
     pitch = pitch_of(column.size, width)
     row = cut(rows.extent, max(min(core.ub // (2 * pitch), 4095), 1), 1)
-    axes = (*(each(dim.extent) for dim in others), row, column)
-    tiles = Tiles(name, core, axes)
+    tiles = Tiles(name, core, (*(each(dim.extent) for dim in others), row, column))
     home = Place(tiles.tile("x", row.size * pitch, x.element))
-    indices = [axis.start(place) for axis, place in zip(axes, tiles.variables, strict=True)]
-    targets = _dense([total(dim.extent) for dim in move])
-    source = _place(x, indices, [dim.step for dim in move], offset)
-    target = _place(out, indices, targets, 0)
+    source, target = _places(move, tiles.starts, x, out, offset)
     tiles.body.extend(
         load_rows(home, pitch, source, row.size, column.size, width, rows.step * width)
     )
@@ -190,9 +190,7 @@ def _turn(
         address = source.address + slot * source.bytes + row.size * own
         pad = Buffer(f"behind{slot}", "ub", address, behind * own, element="float")
         tiles.buffers.append(pad)
-        once = Vectors()
-        once.fill(Grid(Place(pad), own), behind, wide, "0")
-        tiles.before.extend(once.body)
+        tiles.filled(Grid(Place(pad), own), behind, wide, "0")
     if scratch is None:
         ends = Place(result), Place(source)
         turn_halves(vectors, *ends, (pitch, own), row.size, column.size)
@@ -203,21 +201,17 @@ def _turn(
                 part = Place(source, top * own + left * width)
                 groups = -(-(row.size - top) // 8), -(-(column.size - left) // 8)
                 turn_floats(vectors, to, part, scratch, (pitch, own), groups)
-    *indices, second, first = tiles.variables
-    starts = (axis.start(place) for axis, place in zip(outermost, indices, strict=True))
-    places = dict(zip(others, starts, strict=True))
-    places |= {turned: column.start(second), len(move) - 1: row.start(first)}
-    indices = [places[n] for n in range(len(move))]
-    targets = _dense([total(dim.extent) for dim in move])
-    load = _place(x, indices, [dim.step for dim in move], offset)
-    store = _place(out, indices, targets, 0)
+    *indices, second, first = tiles.starts
+    places = {**dict(zip(others, indices, strict=True)), turned: second, len(move) - 1: first}
+    load, store = _places(move, [places[n] for n in range(len(move))], x, out, offset)
     tiles.body.extend(
         load_rows(Place(source), own, load, row.size, column.size, width, rows.step * width)
     )
     tiles.body.extend(vectors.body)
     tiles.body.extend(
         store_rows(
-            *(store, Place(result), pitch, column.size, row.size, width, targets[turned] * width)
+            *(store, Place(result), pitch, column.size, row.size, width),
+            _dense([total(dim.extent) for dim in move])[turned] * width,
         )
     )
     return tiles.program((x, out), f"transposes of {_told(move)}")
@@ -245,18 +239,11 @@ def pad_axis(
         raise refuse("lower-operation", f"{name} pads {runs} runs, more than it copies one by one")
     fill = min(max(pads), LONGEST)
     alike = Place(tiles.kept("alike", pitch_of(fill, width), element))
-    once = Vectors()
-    once.fill(Grid(alike), 1, fill, f"({value})")
-    tiles.before.extend(once.body)
-    number = axis.start(tiles.variables[0])
+    tiles.filled(Grid(alike), 1, fill, f"({value})")
+    (number,) = tiles.starts
     part = cut(count, LONGEST)
     pieces = Loop("piece", part.most)
-    size, turn = pitch_of(part.size, width), tiles.number * part.most + pieces.variable
-    slots = min(2, axis.most * part.most)
-    slot = turn % slots if slots > 1 else 0
-    room = tiles.room.take(size * slots)
-    home = Buffer("x", "ub", room, size, slots, slot, pieces, element)
-    tiles.buffers.append(home)
+    home = tiles.part("x", pieces, part.most, pitch_of(part.size, width), element)
     start = part.start(pieces.variable)
     main = Place(x, (number * count + start) * width)
     pieces.body += load_rows(Place(home), 0, main, 1, part.size, width)

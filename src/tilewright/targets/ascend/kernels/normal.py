@@ -11,7 +11,8 @@ nothing: what belongs to a column lies in its lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
@@ -151,6 +152,22 @@ class Rows:
         return Matrices(name, count, rows, self.columns, self.element, self.blocks)
 
 
+@contextmanager
+def as_floats(
+    tiles: Tiles, vectors: Vectors, homes: Sequence[Place], pitch: int, sizes: tuple[int, int]
+) -> Generator[tuple[Grid, Grid]]:
+    """Operand and result of what is computed within: floats, to which halves are converted before,
+    and from which they are after."""
+    own, result = (Grid(home, pitch) for home in homes)
+    if own.element == "float":
+        yield own, result
+        return
+    wide, narrowed = (tiles.floats(name, *sizes) for name in ("x", "out"))
+    vectors.operation("cast", wide, (own,), *sizes)
+    yield wide, narrowed
+    vectors.operation("cast", result, (narrowed,), *sizes)
+
+
 Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
 """Statements for a tile: writer, memory, out, x, rows, and the operands of one row."""
 
@@ -176,8 +193,7 @@ class _Rows:
         x, out = given_x.tensor(), given_out.tensor(written=True)
         more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
         rows, slots = self._tile()
-        matrices = each(self.of.axes[0])
-        tiles = Tiles(self.name, self.core, (matrices, rows))
+        tiles = Tiles(self.name, self.core, (each(self.of.axes[0]), rows))
         folds = fold_room(tiles.room, rows.size)
         tiles.buffers += folds.buffers
         lines = [self._line(tiles, tensor) for tensor in more]
@@ -185,23 +201,13 @@ class _Rows:
         homes = [
             Place(tiles.tile(name, rows.size * pitch, self.element, slots)) for name in ("x", "out")
         ]
-        given = [Grid(home, pitch) for home in homes]
         vectors = Vectors()
-        wide = given
-        if self.element == "half":
-            pitch32 = pitch_of(self.columns, 4)
-            wide = [
-                Grid(Place(tiles.kept(f"{name}32", rows.size * pitch32)), pitch32)
-                for name in ("x", "out")
-            ]
-            vectors.operation("cast", wide[0], (given[0],), rows.size, self.columns)
-        self.compute(vectors, folds, wide[1], wide[0], rows.size, lines)
-        if self.element == "half":
-            vectors.operation("cast", given[1], (wide[1],), rows.size, self.columns)
+        with as_floats(tiles, vectors, homes, pitch, (rows.size, self.columns)) as (source, result):
+            self.compute(vectors, folds, result, source, rows.size, lines)
         if self.of.short:
             tiles.shorten(LENGTH)
-        number, part = tiles.variables
-        at = matrices.start(number), rows.start(part), rows.size
+        number, row = tiles.starts
+        at = number, row, rows.size
         tiles.body.extend(
             [
                 *given_x.load(homes[0], pitch, x, *at),
@@ -219,7 +225,7 @@ class _Rows:
         tiles.before += load_rows(home, 0, Place(tensor), 1, self.columns, width)
         if self.element == "float":
             return Grid(home)
-        wide = Grid(Place(tiles.kept(f"{tensor.name}32", pitch_of(self.columns, 4))))
+        wide = Grid(tiles.floats(tensor.name, 1, self.columns).place)
         vectors = Vectors()
         vectors.operation("cast", wide, (Grid(home),), 1, self.columns)
         tiles.before += vectors.body
@@ -295,32 +301,23 @@ def softmax_across(
         )
     width = cut(columns, most if most < 64 else most // 64 * 64, granule)
     pitch, wide = pitch_of(width.size, narrow), pitch_of(width.size, 4)
-    outermost = each(outer)
-    tiles = Tiles(name, core, (outermost, width))
+    tiles = Tiles(name, core, (each(outer), width))
     homes = [Place(tiles.tile(what, rows * pitch, element)) for what in ("x", "out")]
     line = Grid(Place(tiles.kept("line", wide)))
     other = Grid(Place(tiles.kept("other", 2 * wide)))
-    given = [Grid(home, pitch) for home in homes]
-    own, result = given
     vectors = Vectors()
-    if element == "half":
-        own, result = (
-            Grid(Place(tiles.kept(f"{what}32", rows * wide)), wide) for what in ("x", "out")
-        )
-        vectors.operation("cast", own, (given[0],), rows, width.size)
-    for fold, source in (("max", own), ("add", result)):
-        instruction, nothing = FOLDS[fold]
-        vectors.fill(line, 1, width.size, nothing)
-        vectors.fold_rows(instruction, line, source, rows, width.size)
-        if fold == "max":
-            vectors.operation("vsub", result, (own, line), rows, width.size)
-            vectors.operation("vexp", result, (result,), rows, width.size)
-    reciprocal(vectors, line, other, width.size)
-    vectors.operation("vmul", result, (result, line), rows, width.size)
-    if element == "half":
-        vectors.operation("cast", given[1], (result,), rows, width.size)
-    first, tile = tiles.variables
-    at = (outermost.start(first) * (rows * line_length) + width.start(tile)) * narrow
+    with as_floats(tiles, vectors, homes, pitch, (rows, width.size)) as (own, result):
+        for fold, source in (("max", own), ("add", result)):
+            instruction, nothing = FOLDS[fold]
+            vectors.fill(line, 1, width.size, nothing)
+            vectors.fold_rows(instruction, line, source, rows, width.size)
+            if fold == "max":
+                vectors.operation("vsub", result, (own, line), rows, width.size)
+                vectors.operation("vexp", result, (result,), rows, width.size)
+        reciprocal(vectors, line, other, width.size)
+        vectors.operation("vmul", result, (result, line), rows, width.size)
+    first, column = tiles.starts
+    at = (first * (rows * line_length) + column) * narrow
     main = line_length * narrow
     tiles.body.extend(
         [

@@ -3,16 +3,18 @@
 A repeat has eight pixels: a stride of the window is the operand's stride between blocks, and a tap
 a place where the operand begins. A pool is as many maxima as the window has taps, each of several
 rows of results. Averages are sums of floats, and are multiplied by one number or, where windows at
-the edges count fewer elements, by a number for each pixel. Padding has been put there before
-(``pad_axis``).
+the edges count fewer elements, by a number for each pixel. Padding is in UB alone: a tile is filled
+with it, and the pixels that lie in the image are loaded over it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.value import greatest, least
 from tilewright.errors import refuse
-from tilewright.targets.ascend.kernels.choices import alike, choice_bytes, choice_room
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.choices import choice_bytes, choice_room
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
@@ -59,50 +61,63 @@ def pool(
     window: Window,
     core: DaVinci,
     *,
+    pads: tuple[int, ...] = (0, 0, 0, 0),
     lines: Extent | None = None,
     factor: float = 1.0,
     factors: bool = False,
     name: str = "pool",
 ) -> Program:
-    """The kernel of a pool without padding, without flags: x, perhaps factors, out.
+    """The kernel of a pool, without flags: x, perhaps factors, out.
 
     ``fold`` is max, or add for averages, whose sums are multiplied by ``factor`` or ``factors``, 16
-    floats alike for each pixel of the result. ``lines`` are the result's rows of pixels, where
-    blocks share them. Refuses (``plan-capacity``) rows of pixels that UB
-    does not hold.
+    floats alike for each pixel of the result. ``pads`` are pixels above, on the left, below and on
+    the right, ``lines`` the result's rows of pixels, where blocks share them. Refuses
+    (``plan-capacity``) rows of pixels that UB does not hold.
     """
-    rows, columns = (window.results(axis, (height, width)[axis]) for axis in (0, 1))
-    row = cut(lines or rows, _most_rows(fold, rows, columns, width, window, core, factors, name), 1)
+    above, left, below, right = pads
+    wide = width + left + right
+    rows, columns = window.results(0, height + above + below), window.results(1, wide)
+    row = cut(lines or rows, _most_rows(fold, rows, columns, wide, window, core, factors, name), 1)
     high = window.span(0, row.size)
     count = total(planes)
     x = Tensor("x", count * height * width * PIXEL + SLACK)
     out = Tensor("out", count * rows * columns * PIXEL + SLACK, written=True)
     about = f"{fold} of windows {window.kernel} of {count} planes of {height} x {width} pixels"
-    outermost = each(planes)
     tensors = [x]
-    tiles = Tiles(name, core, (outermost, row))
-    source = Place(tiles.tile("x", high * width * PIXEL, "half"))
+    tiles = Tiles(name, core, (each(planes), row))
+    source = Place(tiles.tile("x", high * wide * PIXEL, "half"))
     result = Place(tiles.tile("out", row.size * columns * PIXEL, "half"))
-    plane, first = outermost.start(tiles.variables[0]), row.start(tiles.variables[1])
-    at = (plane * height + first * window.strides[0]) * (width * PIXEL)
-    tiles.body.extend(load_rows(source, 0, Place(x, at), 1, high * width * CUBE, 2))
+    plane, first = tiles.starts
+    if any(pads):
+        padding = Vectors(prefix="p")
+        lost = "-1.0f / 0.0f" if fold == "max" else "0.0f"
+        padding.fill(Grid(source), 1, high * wide * CUBE, lost)
+        top = first * window.strides[0] - above
+        start, end = greatest(top, 0), least(top + high, height)
+        inside = source.at(((start - top) * wide + left) * PIXEL)
+        image = Place(x, (plane * height + start) * (width * PIXEL))
+        tiles.body.extend(padding.body)
+        tiles.body.append(isa.copy(inside, image, end - start, width, 0, left + right))
+    else:
+        at = (plane * height + first * window.strides[0]) * (width * PIXEL)
+        tiles.body.extend(load_rows(source, 0, Place(x, at), 1, high * width * CUBE, 2))
     count = columns * CUBE
     grid = Grid(result, columns * PIXEL)
     taps = [
         Grid(
-            source.at((down * width + right) * PIXEL),
-            window.strides[0] * width * PIXEL,
+            source.at((down * wide + across) * PIXEL),
+            window.strides[0] * wide * PIXEL,
             blocks=window.strides[1],
         )
-        for down, right in window.taps
+        for down, across in window.taps
     ]
     vectors = Vectors()
     if fold == "max":
         # Padding and what is no number take no part.
-        low, scratch = alike(tiles, "low", "-1.0f / 0.0f"), choice_room(tiles)
+        low, scratch = tiles.alike("low", "-1.0f / 0.0f"), choice_room(tiles)
         pixels = Grid(source)
         vectors.choose(
-            "eq", pixels, (pixels, pixels), (pixels, low), 1, high * width * CUBE, scratch
+            "eq", pixels, (pixels, pixels), (pixels, low), 1, high * wide * CUBE, scratch
         )
         # At first the tap itself, of which the others take the rest.
         vectors.operation("vmax", grid, (taps[0], taps[-1]), row.size, count)

@@ -79,9 +79,7 @@ class _Conversion:
             slots = Buffer("x_slots", "ub", x.address, size)
             tiles.buffers.append(slots)
             tiles.before += [isa.mask_of(128, 128), fill(Place(slots), -(-size // 256), "z")]
-        matrix, pair, row = (
-            axis.start(variable) for axis, variable in zip(tiles.axes, tiles.variables, strict=True)
-        )
+        matrix, pair, row = tiles.starts
         there: Value = 2 * side.size
         if of.halves % 2:
             there = least(there, of.halves - pair * 2)

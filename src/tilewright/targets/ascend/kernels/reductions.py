@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.choices import alike, choice_bytes, choice_room
+from tilewright.targets.ascend.kernels.choices import choice_bytes, choice_room
 from tilewright.targets.ascend.kernels.folds import (
     FOLDS,
     LINES,
@@ -27,7 +27,7 @@ from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor
+from tilewright.targets.ascend.program import Loop, Place, Program, Statement, Tensor
 
 LONGEST = 16_320
 """Floats of a row that come at once: 255 repeats."""
@@ -67,8 +67,8 @@ def reduce_rows(
     folds = fold_room(tiles.room, tile.size)
     tiles.buffers += folds.buffers
     result = Place(tiles.tile("out", LINES * width, element))
-    floats = Grid(Place(tiles.kept("x32", tile.size * wide)), wide) if wide else None
-    row = tile.start(tiles.variables[0])
+    floats = tiles.floats("x", tile.size, part) if wide else None
+    (row,) = tiles.starts
 
     def load(home: Place, vectors: Vectors, column: Value, count: int) -> list[Statement]:
         at = Place(x, (row * columns + column) * width)
@@ -139,10 +139,10 @@ def reduce_across(
     tiles = Tiles(name, core, (matrices, width))
     result = Place(tiles.tile("out", pitch, element))
     line = Grid(Place(tiles.kept("line", wide)))
-    floats = Grid(Place(tiles.kept("x32", part * wide)), wide) if converted else None
-    first, column = matrices.start(tiles.variables[0]), width.start(tiles.variables[1])
+    floats = tiles.floats("x", part, width.size) if converted else None
+    first, column = tiles.starts
     instruction, nothing = FOLDS[fold]
-    chosen = (alike(tiles, "low", "-1.0f / 0.0f"), choice_room(tiles)) if skips else None
+    chosen = (tiles.alike("low", "-1.0f / 0.0f"), choice_room(tiles)) if skips else None
     start = Vectors()
     start.fill(line, 1, width.size, nothing)
     tiles.body.extend(start.body)
@@ -182,19 +182,7 @@ def _parts(
     """The parts of what is reduced: a loop over whole ones, in two slots, and what is left."""
     whole, rest = divmod(extent, part)
     loop = Loop("part", whole)
-    slots = min(2, whole * tiles.slots)
-    number = loop.variable + tiles.number * whole
-    home = Buffer(
-        "x",
-        "ub",
-        tiles.room.take(slots * size),
-        size,
-        slots,
-        number % slots if slots > 1 else 0,
-        loop,
-        element,
-    )
-    tiles.buffers.append(home)
+    home = tiles.part("x", loop, whole, size, element)
     loop.body += load(Place(home), Vectors(), loop.variable * part, part)
     tiles.body.append(loop)
     if rest:

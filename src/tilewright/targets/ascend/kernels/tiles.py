@@ -15,9 +15,17 @@ from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.shares import Extent, Share, share_of
-from tilewright.targets.ascend.kernels.vectors import Room
-from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Program, Statement, Tensor, block_places
+from tilewright.targets.ascend.kernels.vectors import Grid, Room, Vectors, pitch_of
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.program import (
+    Buffer,
+    Loop,
+    Place,
+    Program,
+    Statement,
+    Tensor,
+    block_places,
+)
 
 
 @dataclass(frozen=True)
@@ -94,20 +102,20 @@ class Tiles:
 
     def __post_init__(self) -> None:
         self.room = Room(self.core.ub, self.name)
-        counts = [axis.count for axis in self.axes] or [1]
-        self.loops = [Loop(f"i{number}", count) for number, count in enumerate(counts)]
+        self.loops = [Loop(f"i{number}", axis.count) for number, axis in enumerate(self.axes)]
         for outer, inner in zip(self.loops, self.loops[1:], strict=False):
             outer.body.append(inner)
         # Where some blocks have fewer tiles, the turns of those that they lack are left out.
         self.number: Value = 0
-        for loop, axis in zip(self.loops, self.axes, strict=False):
+        for loop, axis in zip(self.loops, self.axes, strict=True):
             self.number = loop.variable + self.number * axis.most
         self.slots = min(2, prod(axis.most for axis in self.axes))
 
     @property
-    def variables(self) -> list[Value]:
-        """The variables of the loops, outermost first."""
-        return [loop.variable for loop in self.loops]
+    def starts(self) -> list[Value]:
+        """The first index of a tile along each axis."""
+        pairs = zip(self.loops, self.axes, strict=True)
+        return [axis.start(loop.variable) for loop, axis in pairs]
 
     @property
     def body(self) -> list[Statement]:
@@ -119,9 +127,19 @@ class Tiles:
     ) -> Buffer:
         """A buffer with contents of each iteration, in two slots if not said otherwise."""
         slots = self.slots if slots is None else min(slots, self.slots)
-        address = self.room.take(size * slots)
-        slot = self.number % slots if slots > 1 else 0
-        home = Buffer(name, "ub", address, size, slots, slot, self.loops[-1], element)
+        return self._turning(name, size, element, slots, self.number, self.loops[-1])
+
+    def part(self, name: str, loop: Loop, most: int, size: int, element: str) -> Buffer:
+        """A buffer with contents of each iteration of a loop in the body, which runs ``most`` times
+        at the most."""
+        slots = min(2, most * self.slots)
+        return self._turning(name, size, element, slots, loop.variable + self.number * most, loop)
+
+    def _turning(
+        self, name: str, size: int, element: str, slots: int, number: Value, scope: Loop
+    ) -> Buffer:
+        slot = number % slots if slots > 1 else 0
+        home = Buffer(name, "ub", self.room.take(size * slots), size, slots, slot, scope, element)
         self.buffers.append(home)
         return home
 
@@ -129,6 +147,23 @@ class Tiles:
         """A buffer for the whole kernel."""
         home = Buffer(name, "ub", self.room.take(size), size, element=element)
         self.buffers.append(home)
+        return home
+
+    def floats(self, name: str, rows: int, columns: int) -> Grid:
+        """Rows of floats for the whole kernel, beside the halves of that name."""
+        pitch = pitch_of(columns, 4)
+        return Grid(Place(self.kept(f"{name}32", rows * pitch)), pitch)
+
+    def filled(self, out: Grid, rows: int, columns: int, value: str) -> None:
+        """Set rows to one value, as C, before all loops."""
+        once = Vectors(prefix="c")
+        once.fill(out, rows, columns, value)
+        self.before += once.body
+
+    def alike(self, name: str, value: str, element: str = "half") -> Grid:
+        """A block of elements alike, for all columns of all rows."""
+        home = Grid(Place(self.kept(name, BLOCK, element)), spread=True)
+        self.filled(Grid(home.place), 1, BLOCK // home.width, value)
         return home
 
     def shorten(self, extent: Value) -> None:

@@ -80,7 +80,6 @@ def points(
             constants=constants,
             name=name,
             short=_short(launches, stage.output, result),
-            even=launches.cores > 1,
         )
     else:
         program = _broadcast(

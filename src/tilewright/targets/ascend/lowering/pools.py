@@ -1,4 +1,4 @@
-"""Pools: padded, where they have padding, and pooled."""
+"""Pools of images."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from tilewright.numerics import reference
 from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.formats import image
-from tilewright.targets.ascend.kernels.borders import Pads, rows_around, rows_with_sides
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_across
-from tilewright.targets.ascend.kernels.shares import joined, total
-from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.kernels.shares import joined
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import CUBE
 
@@ -52,9 +50,6 @@ def pooling(
         )
         launches.launch(program, value, result)
         return result
-    lost = 0.0 if average else float("-inf")
-    value = _padded(launches, value, total(planes), pads, lost)
-    height, width = height + pads[0] + pads[2], width + pads[1] + pads[3]
     window = Window((kernel[0], kernel[1]), (strides[0], strides[1]), (dilations[0], dilations[1]))
     counts = np.full((1, 1), prod(kernel))
     if average:
@@ -64,6 +59,7 @@ def pooling(
     several = bool((counts != counts[0, 0]).any())
     program = pool(
         *(fold, planes, height, width, window, core),
+        pads=pads,
         factor=1 / float(counts[0, 0]),
         factors=several,
         lines=launches.extent(of.access[2], of.shape[2]),
@@ -75,24 +71,3 @@ def pooling(
         more.append(launches.constant(factors.astype(np.float32), factors.shape, "float", ""))
     launches.launch(program, value, *more, result)
     return result
-
-
-def _padded(launches: Launches, value: Value, planes: int, pads: Pads, lost: float) -> Value:
-    """Planes with pixels of one value around them. All cores share them, whatever the grid of the
-    pool itself: no launch begins before the one before it has ended."""
-    if not any(pads):
-        return value
-    height, width = value.shape[2:]
-    core, text = launches.core, number(lost)
-    rows, columns = height + pads[0] + pads[2], width + pads[1] + pads[3]
-    padded = launches.buffer((planes * rows * columns * CUBE,), "half")
-    outer, lines = launches.own(plane=planes, line=height)
-    name = launches.name("pad")
-    sides = rows_with_sides(outer, lines, width, pads, core, text, name)
-    launches.launch(sides, value, padded)
-    if pads[0] or pads[2]:
-        (outer,) = launches.own(plane=planes)
-        name = launches.name("pad")
-        around = rows_around(outer, (height, width), pads, core, text, name)
-        launches.launch(around, padded)
-    return padded

@@ -100,7 +100,6 @@ def quantised(
             *(operation, x.element, launches.elements(stage.output, ""), launches.core),
             scalars=tuple(scalars),
             name=name,
-            even=launches.cores > 1,
         )
     else:
         of = _blocks(launches, stage.output, wanted, plain)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from math import ceil
 from operator import itemgetter
-from time import perf_counter
 from typing import Any
 
 from tilewright.errors import refuse
@@ -54,7 +53,6 @@ def plan_cached(
     Times are those of one core; which loop the cores share is decided last, and a schedule that
     they share much better is taken if one core loses little by it (sharing.py).
     """
-    begin = perf_counter()
     budget = budget or Budget()
     primitive = choose_primitive(kernel, machine)
     priced = ranked(kernel, machine)
@@ -67,14 +65,13 @@ def plan_cached(
         if cycles is None or took < cycles:
             best, cycles = schedule, took
     return Plan(
-        schedule=share(kernel, machine, best, cost),
+        schedule=share(kernel, machine, best, cost)[1],
         predicted_cycles=cost,
         moved_bytes=int(moved),
         physical_bound=physical_bound(kernel, machine, primitive),
         granule_bound=granule_bound(kernel, machine, primitive),
         candidates=len(priced),
         priced=len(priced),
-        seconds=perf_counter() - begin,
         timed_cycles=cycles,
         timed=timed,
         planner="model",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewright.targets.cpu.primitives import (
     attention,
@@ -23,49 +23,29 @@ from tilewright.targets.cpu.primitives import (
 )
 from tilewright.targets.cpu.primitives.code import Emitter
 
-EMITTERS: Mapping[str, Emitter] = {
-    "conv_first": product.emit,
-    "conv": product.emit,
-    "conv_grouped": grouped.emit,
-    "separable_conv": separable.emit,
-    "winograd_2": winograd.emit,
-    "winograd_4": winograd.emit,
-    "winograd_6": winograd.emit,
-    "winograd_2_5x5": winograd.emit,
-    "winograd_2_plain": winograd.emit,
-    "winograd_4_plain": winograd.emit,
-    "winograd_6_plain": winograd.emit,
-    "winograd_2_5x5_plain": winograd.emit,
-    "conv_pieces": pieces.emit,
-    "matmul_pieces": pieces.emit,
-    "conv_pieces_3": pieces.emit,
-    "matmul_pieces_3": pieces.emit,
-    "matmul": product.emit,
-    "matmul_m": product.emit,
-    "matmul_n": product.emit,
-    "matmul_rows": product.emit,
-    "depthwise_conv": lanewise.emit,
-    "pool": lanewise.emit,
-    "shuffle": shuffle.emit,
-    "conv_first_8": product.emit,
-    "conv_8": product.emit,
-    "conv_grouped_8": grouped.emit,
-    "matmul_8": product.emit,
-    "depthwise_conv_8": lanewise.emit,
-    "pool_8": lanewise.emit,
-    "pool_16": lanewise.emit,
-    "conv_16": product.emit,
-    "matmul_16": product.emit,
-    "matmul_16_m": product.emit,
-    "matmul_16_n": product.emit,
-    "lrn": normalise.emit_lrn,
-    "softmax": softmax.emit,
-    "attention": attention.emit,
-    "layer_norm": layer_norm.emit,
-    "reduce": reduce.emit,
-    "row": rows.emit,
-    "sort": rows.emit,
-    "pointwise": pointwise.emit,
-    "general": general.emit,
+_METHODS = ("winograd_2", "winograd_4", "winograd_6", "winograd_2_5x5")
+
+_NAMES: Mapping[Emitter, Sequence[str]] = {
+    product.emit: (
+        *("conv_first", "conv", "conv_first_8", "conv_8", "conv_16"),
+        *("matmul", "matmul_m", "matmul_n", "matmul_rows", "matmul_8"),
+        *("matmul_16", "matmul_16_m", "matmul_16_n"),
+    ),
+    grouped.emit: ("conv_grouped", "conv_grouped_8"),
+    separable.emit: ("separable_conv",),
+    winograd.emit: (*_METHODS, *(f"{name}_plain" for name in _METHODS)),
+    pieces.emit: ("conv_pieces", "matmul_pieces", "conv_pieces_3", "matmul_pieces_3"),
+    lanewise.emit: ("depthwise_conv", "depthwise_conv_8", "pool", "pool_8", "pool_16"),
+    shuffle.emit: ("shuffle",),
+    normalise.emit_lrn: ("lrn",),
+    softmax.emit: ("softmax",),
+    attention.emit: ("attention",),
+    layer_norm.emit: ("layer_norm",),
+    reduce.emit: ("reduce",),
+    rows.emit: ("row", "sort"),
+    pointwise.emit: ("pointwise",),
+    general.emit: ("general",),
 }
+
+EMITTERS: Mapping[str, Emitter] = {name: emit for emit, names in _NAMES.items() for name in names}
 """By the name of the machine's primitive."""

@@ -16,8 +16,15 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.blocks import register_tiles, runs_of
-from tilewright.targets.cpu.primitives.chain import PositionOf, loaded, store_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters, write_call
+from tilewright.targets.cpu.primitives.block_products import register_tile, write_products
+from tilewright.targets.cpu.primitives.chain import Lanes, loaded
+from tilewright.targets.cpu.primitives.code import (
+    KernelCode,
+    call,
+    function,
+    parameters,
+    write_call,
+)
 
 KEYS = 256
 """Most keys of a block: their scores fill the larger part of a first cache, or of a second."""
@@ -51,24 +58,19 @@ class _Block:
         return cls(instance, operands[0], operands[1], operands[2], mask)
 
     @property
-    def lanes(self) -> int:
-        """Lanes of a vector."""
-        return self.instance.lanes
-
-    @property
     def vectors(self) -> int:
         """The number of vectors of queries."""
-        return ceil(self.instance.size("m") / self.lanes)
+        return ceil(self.instance.size("m") / self.instance.lanes)
 
     @property
     def width(self) -> int:
         """Queries, lanes that are left over included."""
-        return self.vectors * self.lanes
+        return self.vectors * self.instance.lanes
 
     @property
     def parts(self) -> int:
         """Vectors of a value."""
-        return ceil(self.instance.size("e") / self.lanes)
+        return ceil(self.instance.size("e") / self.instance.lanes)
 
     @property
     def blocks(self) -> list[int]:
@@ -82,19 +84,16 @@ class _Block:
     def most(self, vectors: int) -> int:
         """Points of the largest register tile with so many vectors."""
         # As planning counts: AVX-512 broadcasts from memory, and has 32 registers.
-        count, broadcast = (32, 0) if self.lanes >= 16 else (15, 1)
+        count, broadcast = (32, 0) if self.instance.lanes >= 16 else (15, 1)
         return max((count - broadcast - vectors) // vectors, 1)
 
 
 def _block_text(block: _Block, code: KernelCode) -> str:
-    instance, width, lanes = block.instance, block.width, block.lanes
+    instance, width, lanes = block.instance, block.width, block.instance.lanes
     m, d, t = (instance.size(dim) for dim in ("m", "d", "t"))
     blocks = block.blocks
-    writer = Writer()
-    writer.line(f"/* {m} queries, {t} keys */")
-    writer.line(f"static void {NAME}({parameters(instance)})")
     q = block.q.pointer
-    with writer.block():
+    with function(f"{m} queries, {t} keys", parameters(instance)) as writer:
         # Queries side by side, as the lanes take them, and scaled; lanes left over are 0.
         zero = " = {0}" if width > m else ""
         writer.line(f"float queries[{d * width}]{zero};")
@@ -120,22 +119,21 @@ def _block_text(block: _Block, code: KernelCode) -> str:
 
 def _write_result(writer: Writer, block: _Block, row: str) -> None:
     """Divide a query's row by its sum, apply the rest of the chain, write it."""
-    instance, lanes = block.instance, block.lanes
+    instance, lanes = block.instance, block.instance.lanes
     for number in range(block.parts):
         count = min(lanes, instance.size("e") - number * lanes)
-        position = PositionOf(instance, "e", str(number), [("m", instance.size("m"), row)])
+        lanes_of = Lanes(instance, "e", str(number), count, [("m", instance.size("m"), row)])
         with writer.block():
             at = f"o + {row} * {block.parts * lanes} + {number * lanes}"
             writer.line(f"vec t = load({at}) * total[j];")
-            name = write_chain(writer, instance, "t", "e", position, count)
-            writer.line(store_at(instance, name, "e", position(instance.output), count))
+            lanes_of.finish(writer, "t")
 
 
 def _write_keys(
     writer: Writer, block: _Block, code: KernelCode, number: int, start: int, size: int
 ) -> None:
     """One block of keys: scores, exponentials, and the product with the values."""
-    instance, width, lanes = block.instance, block.width, block.lanes
+    instance, width, lanes = block.instance, block.width, block.instance.lanes
     k = plus(block.k.pointer, str(start * block.step(block.k, "t")))
     v = plus(block.v.pointer, str(start * block.step(block.v, "t")))
     scores = code.function("attention_scores", _scores_text(block, size))
@@ -187,51 +185,45 @@ def _mask(block: _Block, part: int, start: int) -> str:
     place = plus(mask.pointer, f"(j + {start}) * {along}" if along else "0")
     if not across:
         return f"splat(*({place}))"
-    count = min(block.lanes, instance.size("m") - part * block.lanes)
-    place = plus(place, str(part * block.lanes * across))
+    count = min(block.instance.lanes, instance.size("m") - part * block.instance.lanes)
+    place = plus(place, str(part * block.instance.lanes * across))
     return f"gather({place}, {across}, {count})"
 
 
 def _scores_text(block: _Block, size: int) -> str:
     """Scores of ``size`` keys: each key's elements against the queries."""
-    width, lanes, vectors = block.width, block.lanes, block.vectors
+    width, lanes, vectors = block.width, block.instance.lanes, block.vectors
     depth = block.instance.extents["d"]
     step, inner = block.step(block.k, "t"), block.step(block.k, "d")
-    writer = Writer()
-    writer.line(f"/* {size} keys x {vectors} vectors of queries */")
-    writer.line(f"static void {NAME}(const float *q, const float *k, float *s)")
-    with writer.block():
+    remark = f"{size} keys x {vectors} vectors of queries"
+    with function(remark, "const float *q, const float *k, float *s") as writer:
         for points, times, start, _ in runs_of(register_tiles(size, block.most(vectors))):
             with writer.block(f"for (long p = 0; p < {times}; p++)"):
                 writer.line(f"const float *kp = k + (p * {points} + {start}) * {step};")
                 writer.line(f"float *sp = s + (p * {points} + {start}) * {width};")
-                writer.line(f"vec a[{points}][{vectors}];")
-                loop = f"UNROLL for (int j = 0; j < {points}; j++)"
-                for v in range(vectors):
-                    writer.line(f"{loop} a[j][{v}] = splat(0.0f);")
-                with writer.block(f"for (long i = 0; i < {depth}; i++)"):
-                    for v in range(vectors):
-                        writer.line(f"const vec w{v} = load(q + i * {width} + {v * lanes});")
-                    with writer.block(loop):
-                        writer.line(f"const float e = kp[j * {step} + i * {inner}];")
-                        for v in range(vectors):
-                            writer.line(f"a[j][{v}] += e * w{v};")
-                for v in range(vectors):
-                    writer.line(f"{loop} store(sp + j * {width} + {v * lanes}, a[j][{v}]);")
+                places = [f"sp + j * {width} + {v * lanes}" for v in range(vectors)]
+                weights = [f"load(q + i * {width} + {v * lanes})" for v in range(vectors)]
+                with (
+                    register_tile(writer, points, ["splat(0.0f)"] * vectors, places),
+                    writer.block(f"for (long i = 0; i < {depth}; i++)"),
+                ):
+                    write_products(writer, points, weights, f"kp[j * {step} + i * {inner}]")
     return str(writer)
 
 
 def _values_text(block: _Block, size: int, first: bool) -> str:
     """Add ``size`` keys' values, weighted by their scores, to every query's row."""
-    instance, width, lanes = block.instance, block.width, block.lanes
+    instance, width, lanes = block.instance, block.width, block.instance.lanes
     step, row = block.step(block.v, "t"), block.parts * lanes
     inner = block.v.stride("e", min(instance.size("e"), lanes), instance.dims)
-    writer = Writer()
-    writer.line(f"/* {size} keys */")
-    writer.line(f"static void {NAME}(const float *s, const float *v, float *o)")
-    with writer.block():
+    with function(f"{size} keys", "const float *s, const float *v, float *o") as writer:
         for begin in range(0, block.parts, 4):
             vectors = min(4, block.parts - begin)
+            weights: list[str] = []
+            for n in range(begin, begin + vectors):
+                count = min(lanes, instance.size("e") - n * lanes)
+                place = f"v + i * {step} + {n * lanes * (inner or 1)}"
+                weights.append(loaded(instance, "", place, count, inner))
             for points, times, start, _ in runs_of(
                 register_tiles(instance.size("m"), block.most(vectors))
             ):
@@ -239,24 +231,11 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
                     writer.line(f"const float *sp = s + p * {points} + {start};")
                     place = f"(p * {points} + {start}) * {row} + {begin * lanes}"
                     writer.line(f"float *op = o + {place};")
-                    writer.line(f"vec a[{points}][{vectors}];")
-                    loop = f"UNROLL for (int j = 0; j < {points}; j++)"
-                    for n in range(vectors):
-                        value = "splat(0.0f)" if first else f"load(op + j * {row} + {n * lanes})"
-                        writer.line(f"{loop} a[j][{n}] = {value};")
-                    with writer.block(f"for (long i = 0; i < {size}; i++)"):
-                        for n in range(vectors):
-                            at = (begin + n) * lanes * (inner or 1)
-                            count = min(lanes, instance.size("e") - (begin + n) * lanes)
-                            name = f"v + i * {step} + {at}"
-                            value = loaded(instance, "", name, count)
-                            if inner != 1 and count > 1:
-                                value = f"gather({name}, {inner}, {count})"
-                            writer.line(f"const vec w{n} = {value};")
-                        with writer.block(loop):
-                            writer.line(f"const float e = sp[i * {width} + j];")
-                            for n in range(vectors):
-                                writer.line(f"a[j][{n}] += e * w{n};")
-                    for n in range(vectors):
-                        writer.line(f"{loop} store(op + j * {row} + {n * lanes}, a[j][{n}]);")
+                    places = [f"op + j * {row} + {n * lanes}" for n in range(vectors)]
+                    starts = ["splat(0.0f)" if first else f"load({place})" for place in places]
+                    with (
+                        register_tile(writer, points, starts, places),
+                        writer.block(f"for (long i = 0; i < {size}; i++)"),
+                    ):
+                        write_products(writer, points, weights, f"sp[i * {width} + j]")
     return str(writer)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from math import prod
 
 from tilewright.codegen.c.source import Writer, plus, total
@@ -10,7 +11,7 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.blocks import runs_of
 from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
 from tilewright.targets.cpu.primitives.blocks import Block
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode
+from tilewright.targets.cpu.primitives.code import KernelCode, function
 
 FLOAT_BYTES = 4
 
@@ -19,18 +20,19 @@ def products_text(block: Block, code: KernelCode) -> str:
     """Multiply every plane of the block with the weights of that plane."""
     count = prod(block.tiles)
     parts, depth = block.parts, -(-block.channels // block.lanes)
-    plane = block.step(block.w, "v", block.inner)
-    if block.step(block.w, "u", block.inner) != plane * block.inner:
+    plane = block.instance.step(block.w, "v", block.inner)
+    if block.instance.step(block.w, "u", block.inner) != plane * block.inner:
         raise block.instance.cannot("the weights' planes must follow one another")
-    writer = Writer()
-    writer.line(f"/* {block.planes} products of {count} tiles x {block.channels} channels */")
-    writer.line(f"static void {NAME}(const float *w, float *s, const float *next)")
-    with writer.block(), writer.block(f"for (long p = 0; p < {block.planes}; p++)"):
+    remark = f"{block.planes} products of {count} tiles x {block.channels} channels"
+    with (
+        function(remark, "const float *w, float *s, const float *next") as writer,
+        writer.block(f"for (long p = 0; p < {block.planes}; p++)"),
+    ):
         writer.line(f"const float *u = w + p * {plane};")
         writer.line(f"const float *v = s + p * {block.input_plane};")
         writer.line(f"float *m = s + {block.products} + p * {block.output_plane};")
         writer.line(f"const float *ahead = p < {block.planes - 1} ? u + {plane} : next;")
-        between = block.block_step(block.w, "co")
+        between = block.instance.block_step(block.w, "co")
         runs = Runs(block.channels, block.lanes, block.vectors, between, len(parts), FLOAT_BYTES)
         # Weights from main memory would keep the first cache's few requests waiting; those that
         # one block after another reads come from the second, or from just behind it.
@@ -51,8 +53,8 @@ def products_text(block: Block, code: KernelCode) -> str:
 
 def _part_text(block: Block, size: int, share: Ahead) -> str:
     """One register tile: ``size`` tiles of the image x all vectors of output channels."""
-    channel = block.step(block.w, "ci", block.channels)
-    between = block.block_step(block.w, "co")
+    channel = block.instance.step(block.w, "ci", block.channels)
+    between = block.instance.block_step(block.w, "co")
     places = [number * between for number in range(block.vectors)]
     return part_text(size, places, block.channels, block.lanes, prod(block.tiles), channel, share)
 
@@ -68,22 +70,40 @@ def part_text(
 ) -> str:
     """One register tile of ``write_steps``; its vectors of products lie ``count`` tiles apart."""
     vectors = len(places)
-    writer = Writer()
-    writer.line(f"/* {size} tiles x {vectors} vectors of output channels */")
-    listed = ", ".join(f"const float *{name}" for name in ("u", "v"))
-    writer.line(f"static void {NAME}({listed}, float *m, const float *ahead)")
-    with writer.block():
-        writer.line(f"vec a[{size}][{vectors}];")
-        loop = f"UNROLL for (int j = 0; j < {size}; j++)"
-        for number in range(vectors):
-            writer.line(f"{loop} a[j][{number}] = splat(0.0f);")
-        write_steps(writer, size, places, depth, lanes, channel, share)
-        for number in range(vectors):
-            writer.line(
-                f"{loop} store(m + {total([(lanes, 'j')], number * count * lanes)}, "
-                f"a[j][{number}]);"
-            )
+    remark = f"{size} tiles x {vectors} vectors of output channels"
+    pointers = "const float *u, const float *v, float *m, const float *ahead"
+    with function(remark, pointers) as writer:
+        results = [f"m + {total([(lanes, 'j')], n * count * lanes)}" for n in range(vectors)]
+        with register_tile(writer, size, ["splat(0.0f)"] * vectors, results):
+            write_steps(writer, size, places, depth, lanes, channel, share)
     return str(writer)
+
+
+@contextmanager
+def register_tile(
+    writer: Writer, points: int, starts: Sequence[str], places: Sequence[str]
+) -> Generator[None]:
+    """Write the sums ``a`` of so many points ``j`` by vectors, around their reduction.
+
+    ``starts`` are C of what each vector's sums begin with, ``places`` of where they are stored.
+    """
+    each = f"UNROLL for (int j = 0; j < {points}; j++)"
+    writer.line(f"vec a[{points}][{len(places)}];")
+    for number, start in enumerate(starts):
+        writer.line(f"{each} a[j][{number}] = {start};")
+    yield
+    for number, place in enumerate(places):
+        writer.line(f"{each} store({place}, a[j][{number}]);")
+
+
+def write_products(writer: Writer, points: int, weights: Sequence[str], element: str) -> None:
+    """Write a step of these sums: C of the vectors of weights, and of point ``j``'s element."""
+    for number, value in enumerate(weights):
+        writer.line(f"const vec w{number} = {value};")
+    with writer.block(f"UNROLL for (int j = 0; j < {points}; j++)"):
+        writer.line(f"const float e = {element};")
+        for number in range(len(weights)):
+            writer.line(f"a[j][{number}] += e * w{number};")
 
 
 def write_steps(
@@ -111,12 +131,8 @@ def write_steps(
     def step() -> None:
         if ahead is not None:
             ahead.write(writer)
-        for number, place in enumerate(places):
-            writer.line(f"const vec w{number} = load(u + {total([(channel, 'i')], place)});")
-        with writer.block(f"UNROLL for (int j = 0; j < {size}; j++)"):
-            writer.line(f"const float e = v[j * {lanes} + i];")
-            for number in range(len(places)):
-                writer.line(f"a[j][{number}] += e * w{number};")
+        weights = [f"load(u + {total([(channel, 'i')], place)})" for place in places]
+        write_products(writer, size, weights, f"v[j * {lanes} + i]")
 
     if blocks != "0":
         with writer.block(f"for (long c = 0; c < {blocks}; c++)"):

@@ -10,11 +10,10 @@ set of the cache.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, prod
 
 from tilewright.codegen.c.address import Address
-from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.blocks import register_tiles
 
@@ -117,48 +116,9 @@ class Block:
         return self.planes * self.input_plane
 
     @property
-    def panels(self) -> int:
-        """The offset in scratch of the panels of weights that are transformed as they are read."""
-        return self.products + self.planes * self.output_plane
-
-    @property
-    def rows(self) -> int:
-        """The rows of the output image."""
-        return self.instance.output.shape[2]
-
-    @property
-    def columns(self) -> int:
-        """The columns of the output image."""
-        return self.instance.output.shape[3]
-
-    @property
     def outside(self) -> list[Address]:
         """Tensors that the epilogue reads or writes, each pointer once, the output last."""
-        used = (self.x.pointer, self.w.pointer, self.scratch.pointer)
-        later = {
-            operand.pointer
-            for step in self.instance.steps[1:]
-            for operand in step.inputs
-            if isinstance(operand, Address)
-        }
-        return [a for a in self.instance.addresses if a.pointer not in used or a.pointer in later]
-
-    def origin(self, image: Address) -> Address:
-        """The image's address without the place of the tile in it."""
-        n, c, _, _ = image.window
-        return replace(image, window=(n, c, Affine(), Affine()))
-
-    def first(self, image: Address, axis: int) -> str:
-        """C expression of the image's index at the block's first position; may be negative."""
-        return image.index(axis, self.instance.dims, {})
-
-    def step(self, operand: Address, dim: str, count: int) -> int:
-        """Return an operand's constant stride along a dim; refuse operands that have none."""
-        return self.instance.step(operand, dim, count)
-
-    def block_step(self, operand: Address, dim: str) -> int:
-        """A constant stride between blocks of lanes."""
-        return self.instance.block_step(operand, dim)
+        return self.instance.outside(self.x, self.w, self.scratch)
 
     def places(self) -> tuple[list[int], list[int]]:
         """Each tile's place in a plane of inputs, and its step between blocks of channels."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import AFFINE, affine_expression, expression
@@ -27,13 +28,15 @@ def vector_at(
     if stride is None:
         raise instance.cannot(f"operand {operand.pointer} has no fixed stride along {lane}")
     if stride != 1 and count > 1:
-        return f"gather{suffix}({name}, {stride}, {count})"
+        return loaded(instance, suffix, name, count, stride)
     whole = operand.padded(lane, instance.lanes)
     return loaded(instance, suffix, name, instance.lanes if whole else count)
 
 
-def loaded(instance: Instance, suffix: str, place: str, count: int) -> str:
-    """C expression that loads ``count`` lanes which lie side by side."""
+def loaded(instance: Instance, suffix: str, place: str, count: int, stride: int | None = 1) -> str:
+    """C expression that loads ``count`` lanes which lie ``stride`` apart."""
+    if stride != 1 and count > 1:
+        return f"gather{suffix}({place}, {stride}, {count})"
     if count == instance.lanes:
         return f"load{suffix}({place})"
     return f"load_part{suffix}({place}, {count})"
@@ -88,13 +91,8 @@ def lane_expression(instance: Instance, step: Step, arguments: Sequence[str]) ->
         return arguments[0] if element == "float32" else f"round_{element}_v({arguments[0]})"
     if step.operation not in AFFINE:
         return expression(step.operation, arguments, step.attributes, "v")
-    elements = [
-        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
-        for operand in step.inputs
-    ]
-    return affine_expression(
-        step.operation, arguments, step.attributes, elements, step.result.element, "v"
-    )
+    elements, result = instance.elements(step), step.result.element
+    return affine_expression(step.operation, arguments, step.attributes, elements, result, "v")
 
 
 def store_at(instance: Instance, value: str, lane: str, position: str, count: int) -> str:
@@ -110,69 +108,71 @@ def store_at(instance: Instance, value: str, lane: str, position: str, count: in
     return stored(instance, suffix, name, value, instance.lanes if whole else count)
 
 
-def write_chain(
+def write_maps(
     writer: Writer,
     instance: Instance,
-    value: str,
-    lane: str,
-    position_of: PositionOf,
-    count: int,
-    steps: slice | None = None,
+    names: Sequence[str],
+    load: Callable[[Address], str],
+    prefix: str,
+    end: int | None = None,
+    form: tuple[Callable[[str], str], Callable[[Instance, Step, Sequence[str]], str]] = (
+        lane_type,
+        lane_expression,
+    ),
 ) -> str:
-    """Write the steps after the anchor for one vector; returns the name of the last value.
+    """Write the steps after those whose results are named, each a variable; the last one's name.
 
-    ``value`` is the C variable of the anchor's result, with what is summed first; or of the result
-    of the step before those of ``steps``.
+    ``load`` gives an operand's C, ``form`` C's type of an element and the expression of a step.
     """
-    steps = steps or slice(1 + len(instance.summed_first), None)
-    names = [value] * steps.start
-    for number, step in list(enumerate(instance.steps))[steps]:
+    known, (type_of, expression_of) = list(names), form
+    for number, step in list(enumerate(instance.steps))[len(known) : end]:
         arguments = [
-            names[operand]
-            if isinstance(operand, int)
-            else vector_at(instance, operand, lane, position_of(operand), count)
-            for operand in step.inputs
+            known[operand] if isinstance(operand, int) else load(operand) for operand in step.inputs
         ]
-        text = lane_expression(instance, step, arguments)
-        names.append(f"{value}{number}")
-        writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
-    return names[-1]
+        text = expression_of(instance, step, arguments)
+        known.append(f"{prefix}{number}")
+        writer.line(f"const {type_of(step.result.element)} {known[-1]} = {text};")
+    return known[-1]
 
 
-def write_steps(
-    writer: Writer, instance: Instance, load: Callable[[Address], str], prefix: str = "t"
-) -> str:
-    """Write all steps of a map for one vector, operands from ``load``; the last value's name."""
-    names: list[str] = []
-    for number, step in enumerate(instance.steps):
-        arguments = [
-            names[operand] if isinstance(operand, int) else load(operand) for operand in step.inputs
-        ]
-        text = lane_expression(instance, step, arguments)
-        names.append(f"{prefix}{number}")
-        writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
-    return names[-1]
+@dataclass(frozen=True)
+class Lanes:
+    """A vector of ``count`` indices of dim ``lane``, as operands hold it within a tile."""
 
+    instance: Instance
+    lane: str
+    block: str
+    """C of the number of the lane dim's block."""
+    count: int
+    moves: Sequence[tuple[str, int, str]] = ()
+    """(dim, count, C variable): the variable counts indices of the dim from the tile's start."""
 
-class PositionOf:
-    """Gives an operand's offset within the tile, for C variables that run over parts of dims.
-
-    ``moves`` are (dim, count, C variable): the variable counts indices of the dim from the tile's
-    start. ``lane_block`` is the variable that counts blocks of lanes along the lane dim.
-    """
-
-    def __init__(
-        self, instance: Instance, lane: str, block: str, moves: list[tuple[str, int, str]]
-    ) -> None:
-        self.instance = instance
-        self.lane = lane
-        self.block = block
-        self.moves = moves
-
-    def __call__(self, operand: Address) -> str:
-        """The offset's C expression; refuses an operand without fixed strides."""
-        instance = self.instance
-        terms = [(instance.block_step(operand, self.lane), self.block)]
+    def place(self, operand: Address) -> str:
+        """C of an operand's offset; refuses an operand without fixed strides."""
+        terms = [(self.instance.block_step(operand, self.lane), self.block)]
         for dim, count, variable in self.moves:
-            terms.append((instance.step(operand, dim, count), variable))
+            terms.append((self.instance.step(operand, dim, count), variable))
         return total([term for term in terms if term[1] != "0"])
+
+    def load(self, operand: Address) -> str:
+        """C of an operand's vector."""
+        return vector_at(self.instance, operand, self.lane, self.place(operand), self.count)
+
+    def store(self, value: str) -> str:
+        """The C statement that writes the output's vector."""
+        place = self.place(self.instance.output)
+        return store_at(self.instance, value, self.lane, place, self.count)
+
+    def chain(self, writer: Writer, value: str, steps: slice | None = None) -> str:
+        """Write the steps after the anchor; returns the name of the last value.
+
+        ``value`` is the C variable of the anchor's result, with what is summed first; or of the
+        result of the step before those of ``steps``.
+        """
+        steps = steps or slice(1 + len(self.instance.summed_first), None)
+        names = [value] * steps.start
+        return write_maps(writer, self.instance, names, self.load, value, steps.stop)
+
+    def finish(self, writer: Writer, value: str, steps: slice | None = None) -> None:
+        """Write the same, and the statement that stores the last value."""
+        writer.line(self.store(self.chain(writer, value, steps)))

@@ -15,7 +15,7 @@ from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.numerics.winograd import plain_weights
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import weights_at
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode
+from tilewright.targets.cpu.primitives.code import KernelCode, function
 
 
 def parameters(block: Block) -> str:
@@ -27,7 +27,7 @@ def write_check(writer: Writer, block: Block, code: KernelCode, number: int) -> 
     """Compute the outputs ``o`` of tile (z, g), vector ``number``, again unless all are finite."""
     tile, count = block.tile, block.tile**2
     name = code.function("winograd_directly", _text(block))
-    between = block.block_step(block.w, "co")
+    between = block.instance.block_step(block.w, "co")
     corners = f"(o[0] + o[{tile - 1}]) + (o[{count - tile}] + o[{count - 1}])"
     writer.line(f"const vec corners = {corners};")
     with writer.block("if (__builtin_expect(any_odd(corners), 0))"):
@@ -40,17 +40,13 @@ def write_check(writer: Writer, block: Block, code: KernelCode, number: int) -> 
 def _text(block: Block) -> str:
     """The outputs of one tile for one vector of output channels."""
     x, tile, taps, lanes = block.x, block.tile, block.taps, block.lanes
-    row, column = (block.step(x, dim, block.inner) for dim in ("u", "v"))
+    row, column = (block.instance.step(x, dim, block.inner) for dim in ("u", "v"))
     height, width = x.shape[2:]
-    one = block.step(x, "ci", min(lanes, block.channels))
-    at = [(block.block_step(x, "ci"), f"c / {lanes}"), (one, f"c % {lanes}")]
-    writer = Writer()
-    writer.line(f"/* {tile} x {tile} outputs of {taps} x {taps} windows, directly */")
-    writer.line(
-        f"static SELDOM void {NAME}(vec *o, const float *x, "
-        f"const {block.w.c_type} *w, long top, long left)"
-    )
-    with writer.block():
+    one = block.instance.step(x, "ci", min(lanes, block.channels))
+    at = [(block.instance.block_step(x, "ci"), f"c / {lanes}"), (one, f"c % {lanes}")]
+    remark = f"{tile} x {tile} outputs of {taps} x {taps} windows, directly"
+    listed = f"vec *o, const float *x, const {block.w.c_type} *w, long top, long left"
+    with function(remark, listed, "static SELDOM void") as writer:
         writer.line(f"for (int k = 0; k < {tile * tile}; k++) o[k] = splat(0.0f);")
         with writer.block(f"for (long c = 0; c < {block.channels}; c++)"):
             writer.line(f"vec g[{taps * taps}];")
@@ -68,7 +64,7 @@ def _text(block: Block) -> str:
 def _write_taps(writer: Writer, block: Block) -> None:
     """The weights of input channel ``c``, as they were."""
     taps, lanes = block.taps, block.lanes
-    steps = [(block.step(block.w, "ci", block.channels), "c"), (lanes, "t")]
+    steps = [(block.instance.step(block.w, "ci", block.channels), "c"), (lanes, "t")]
     value = weights_at(block.instance, block.w, total(steps), lanes, "w")
     writer.line(f"for (long t = 0; t < {taps * taps}; t++) g[t] = {value};")
 
@@ -80,7 +76,8 @@ def _write_recovered(writer: Writer, block: Block) -> None:
     rows = ", ".join("{" + ", ".join(literal(float(v)) for v in line) + "}" for line in matrix)
     writer.line(f"static const float l[{taps}][{inner}] = {{{rows}}};")
     writer.line(f"vec h[{taps * inner}];")
-    plane, channel = block.step(block.w, "v", inner), block.step(block.w, "ci", block.channels)
+    plane = block.instance.step(block.w, "v", inner)
+    channel = block.instance.step(block.w, "ci", block.channels)
     at = total([(channel, "c"), (plane * inner, "a"), (plane, "b")])
     with writer.block(f"for (int r = 0; r < {taps}; r++)"):
         with writer.block(f"for (int b = 0; b < {inner}; b++)"):

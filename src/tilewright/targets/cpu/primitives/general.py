@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.meaning import SHORT_FLOATS, element_expression
-from tilewright.codegen.c.source import Writer, literal
+from tilewright.codegen.c.source import C_TYPES, Writer, literal
 from tilewright.numerics.operators import has
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import indexing
+from tilewright.targets.cpu.primitives.chain import write_maps
 from tilewright.targets.cpu.primitives.code import KernelCode, accumulator, loops
 
 
@@ -33,34 +34,26 @@ def write_scalar_chain(
     writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]
 ) -> str:
     """Write the steps after the anchor for one element; returns the last value's name."""
-    names = [value]
-    for number, step in enumerate(instance.steps[1:], 1):
-        arguments = [
-            names[operand]
-            if isinstance(operand, int)
-            else f"{operand.pointer}[{element_offset(instance, operand, variables)}]"
-            for operand in step.inputs
-        ]
-        names.append(f"{value}{number}")
-        text = scalar(instance, step, arguments)
-        writer.line(f"const {step.result.c_type} {names[-1]} = {text};")
-    return names[-1]
+
+    def load(operand: Address) -> str:
+        return f"{operand.pointer}[{element_offset(instance, operand, variables)}]"
+
+    return write_maps(writer, instance, [value], load, value, form=SCALARS)
 
 
-def scalar(instance: Instance, step: Step, arguments: list[str]) -> str:
+def scalar(instance: Instance, step: Step, arguments: Sequence[str]) -> str:
     """C expression of one map step on elements, numbers converted where it does so."""
     fractions = list(step.fractions) or [0] * (len(arguments) + 1)
     if step.operation == "quantise":
         return f"quantise_s({arguments[0]}, {literal(2.0 ** fractions[-1])})"
     if step.operation == "dequantise":
         return f"(float){arguments[0]} * {literal(2.0 ** -fractions[0])}"
-    elements = [
-        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
-        for operand in step.inputs
-    ]
-    return element_expression(
-        step.operation, arguments, step.attributes, elements, step.result.element
-    )
+    elements, result = instance.elements(step), step.result.element
+    return element_expression(step.operation, arguments, step.attributes, elements, result)
+
+
+SCALARS = C_TYPES.__getitem__, scalar
+"""What chains write of single elements."""
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -110,8 +103,7 @@ def _element(
         arguments = [_load(writer, instance, o, variables, False) for o in anchor.inputs]
         writer.line(f"const {anchor.result.c_type} t = {scalar(instance, anchor, arguments)};")
     value = _chain(writer, instance, "t", variables)
-    output = instance.output
-    writer.line(f"{output.pointer}[{output.offset(instance.dims, variables)}] = {value};")
+    writer.line(f"{indexing.element(instance, instance.output, variables)} = {value};")
 
 
 _LIMITS = {
@@ -176,24 +168,18 @@ def _load(
     checks: list[str] = []
     counted: list[str] = []
     pads = list(instance.anchor.attributes.get("counted", (0, 0, 0, 0)))
-    for axis, window in enumerate(operand.window):
-        low, size = window.interval(
-            {
-                name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
-                for name, extent in instance.dims.items()
-            }
-        )
+    for axis, (begins, ends) in enumerate(instance.inside(operand)):
         index = operand.index(axis, instance.dims, variables)
         before, after = (pads[axis - 2], pads[axis]) if counting and axis in (2, 3) else (0, 0)
-        if low < 0:
+        if not begins:
             checks.append(f"{index} >= 0")
-        if low + size > operand.shape[axis]:
+        if not ends:
             checks.append(f"{index} < {operand.shape[axis]}")
-        if counting and low < 0:
+        if counting and not begins:
             counted.append(f"{index} >= {-before}")
-        if counting and low + size > operand.shape[axis]:
+        if counting and not ends:
             counted.append(f"{index} < {operand.shape[axis] + after}")
-    place = f"{operand.pointer}[{operand.offset(instance.dims, variables)}]"
+    place = indexing.element(instance, operand, variables)
     if counting:
         writer.line(f"taps += {' && '.join(counted)};" if counted else "taps++;")
     if not checks:
@@ -210,7 +196,7 @@ def _around(instance: Instance, variables: Mapping[str, str]) -> str:
     """Return the C expression of the value that pads a tensor."""
     computed = instance.anchor.inputs[1:]
     if computed and isinstance(computed[0], Address):
-        return f"{computed[0].pointer}[{computed[0].offset(instance.dims, variables)}]"
+        return indexing.element(instance, computed[0], variables)
     return literal(float(instance.anchor.attributes.get("value", 0.0)))
 
 
@@ -221,7 +207,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
     if has(operation, "product") and len(anchor.inputs) > 2:
         bias = anchor.inputs[2]
         if isinstance(bias, Address):
-            place = f"{bias.pointer}[{bias.offset(instance.dims, variables)}]"
+            place = indexing.element(instance, bias, variables)
             writer.line(f"t += {_widened(bias, place)};")
     elif operation == "average_pool":
         writer.line(f"t /= ({_accumulator(anchor.result.element)})taps;")
@@ -233,7 +219,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         own = replace(x, window=instance.anchor.result.window)
         scale = literal(float(attributes["alpha"]) / int(attributes["size"]))
         bias, beta = (literal(float(attributes[name])) for name in ("bias", "beta"))
-        place = _widened(x, f"{x.pointer}[{own.offset(instance.dims, variables)}]")
+        place = _widened(x, indexing.element(instance, own, variables))
         suffix = _SUFFIX[_accumulator(anchor.result.element)]
         writer.line(f"t = {place} / pow_{suffix}(t * {scale} + {bias}, {beta});")
 
@@ -249,18 +235,12 @@ def finish(writer: Writer, instance: Instance) -> None:
 
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
     result = instance.anchor.result
-    names = [f"({result.c_type}){value}"]
+    first = f"({result.c_type}){value}"
     text = instance.anchor.operation in indexing.EMITTERS  # Which is copied as it is.
     if instance.reduction and result.element in SHORT_FLOATS and not text:
-        names = [f"{SHORT_FLOATS[result.element]}_of_float({value})"]
-    for number, step in enumerate(instance.steps[1:], 1):
-        arguments = [
-            names[operand]
-            if isinstance(operand, int)
-            else f"{operand.pointer}[{operand.offset(instance.dims, variables)}]"
-            for operand in step.inputs
-        ]
-        names.append(f"{value}{number}")
-        text = scalar(instance, step, arguments)
-        writer.line(f"const {step.result.c_type} {names[-1]} = {text};")
-    return names[-1]
+        first = f"{SHORT_FLOATS[result.element]}_of_float({value})"
+
+    def load(operand: Address) -> str:
+        return indexing.element(instance, operand, variables)
+
+    return write_maps(writer, instance, [first], load, value, form=SCALARS)

@@ -16,7 +16,7 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.channels import by_channels, vectors_of
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.primitives.product import emit_tile, tile_of
-from tilewright.targets.cpu.primitives.reduction import stride_between, taps_of, write_loops
+from tilewright.targets.cpu.primitives.reduction import stride_between, window_of, write_loops
 from tilewright.targets.cpu.primitives.steps import Loop, Tile
 from tilewright.targets.cpu.primitives.windows import Columns
 
@@ -74,10 +74,7 @@ class _Groups:
     ) -> None:
         """Write the loops, block by block of each group's input channels."""
         lanes = self.instance.lanes
-        count: int | str = int(rows) if rows.isdigit() else rows
-        window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
-        across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
-        taps = taps_of(tile, x, columns, across)
+        window, across, taps = window_of(tile, x, w, columns, rows)
         for number, group in enumerate(self.groups):
             tile = replace(tile, mask=self._write_mask(writer, number, group))
             channel, end = group * self.depth, (group + 1) * self.depth
@@ -103,7 +100,7 @@ class _Groups:
         """
         first, word = channel - group * self.depth, tile.word
         if word is None:
-            step = tile.step(w, "ci", self.depth)
+            step = tile.instance.step(w, "ci", self.depth)
             inner = x.part(1, channel + 1) - x.part(1, channel) if size > 1 else 0
             yield Loop("i", size, inner, step), _Part(0, first * step)
             return

@@ -10,14 +10,12 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import (
-    PositionOf,
+    Lanes,
     lane_type,
-    store_at,
     vector_at,
     weights_at,
-    write_chain,
 )
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters
+from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters
 from tilewright.targets.cpu.primitives.windows import (
     Axis,
     Columns,
@@ -65,11 +63,11 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             extra["long counted"] = divisor.count
         count = divisor.count if divisor.constant else "counted"
 
-        def function(columns: Columns, names: Sequence[str]) -> str:
-            return _function(instance, x, w, columns, rows.count, count, names)
+        def text(columns: Columns, names: Sequence[str]) -> str:
+            return _text(instance, x, w, columns, rows.count, count, names)
 
         sliding = [x] if w is None else [x, w]
-        write_calls(writer, code, instance, sliding, rows, classes, extra, function)
+        write_calls(writer, code, instance, sliding, rows, classes, extra, text)
 
 
 def _counted(axis: Axis | None, before: int, after: int) -> Axis | None:
@@ -79,7 +77,7 @@ def _counted(axis: Axis | None, before: int, after: int) -> Axis | None:
     return replace(axis, before=axis.before - before, extent=axis.extent + before + after)
 
 
-def _function(
+def _text(
     instance: Instance,
     x: Address,
     w: Address | None,
@@ -90,12 +88,9 @@ def _function(
 ) -> str:
     operation, width = instance.anchor.operation, instance.size("ow")
     count = instance.size("c")
-    positions = PositionOf(instance, "c", "0", [("ow", width, "j")])
     each = f"UNROLL for (int j = 0; j < {width}; j++)"
-    writer = Writer()
-    writer.line(f"/* {width} points of {count} channels */")
-    writer.line(f"static void {NAME}({parameters(instance, extra)})")
-    with writer.block():
+    remark = f"{width} points of {count} channels"
+    with function(remark, parameters(instance, extra)) as writer:
         lane = lane_type(instance.anchor.result.element)
         start = "splat(-INFINITY)" if operation == "max_pool" else "splat(0.0f)"
         if lane == "ivec":
@@ -123,8 +118,7 @@ def _function(
             _divide(writer, columns, divisor, width)
         with writer.block(each):
             writer.line(f"const {lane} t = a[j];")
-            name = write_chain(writer, instance, "t", "c", positions, count)
-            writer.line(store_at(instance, name, "c", positions(instance.output), count))
+            Lanes(instance, "c", "0", count, [("ow", width, "j")]).finish(writer, "t")
     return str(writer)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, loaded, store_at, write_chain
+from tilewright.targets.cpu.primitives.chain import Lanes, loaded
 from tilewright.targets.cpu.primitives.code import (
-    NAME,
     KernelCode,
+    function,
     parameters,
     write_call,
     write_vectors,
@@ -30,18 +30,15 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     if any(a.stride(axis, count, instance.dims) is None for a in (operands[0], output)):
         raise instance.cannot("rows have no fixed stride")
     full, rest = divmod(count, lanes)
-    inner = Writer()
-    inner.line(f"/* {count} elements */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
 
     def vector(operand: Address, at: str, part: int) -> str:
-        place = plus(operand.pointer, PositionOf(instance, axis, at, [])(operand))
+        place = plus(operand.pointer, Lanes(instance, axis, at, part).place(operand))
         stride = operand.stride(axis, count, instance.dims)
         if stride != 1 and count > 1:
             return f"gather({place}, {stride}, {part})"
         return loaded(instance, "", place, part)
 
-    def add_up(expression: str) -> None:
+    def add_up(inner: Writer, expression: str) -> None:
         """The sum of an expression of ``v`` over the row, into ``total``."""
         inner.line(f"vec s[{SUMS}] = {{{{0}}}};")
         groups, left = divmod(full, SUMS)
@@ -62,14 +59,14 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 inner.line(f"s[0] += {cleared};")
         inner.line("total = sum_v((s[0] + s[1]) + (s[2] + s[3]));")
 
-    with inner.block():
+    with function(f"{count} elements", parameters(instance)) as inner:
         inner.line("float total, mean = 0.0f;")
         if anchor.attributes.get("centred", True):
             with inner.block():
-                add_up("v")
+                add_up(inner, "v")
                 inner.line(f"mean = total / {literal(count)};")
         with inner.block():
-            add_up("(v - mean) * (v - mean)")
+            add_up(inner, "(v - mean) * (v - mean)")
         epsilon = literal(float(anchor.attributes.get("epsilon", 1e-5)))
         inner.line(f"const float factor = 1.0f / sqrtf(total / {literal(count)} + {epsilon});")
 
@@ -77,9 +74,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             inner.line(f"vec t = ({vector(operands[0], at, part)} - mean) * factor;")
             for operand, sign in zip(operands[1:], ("*", "+"), strict=False):
                 inner.line(f"t = t {sign} {vector(operand, at, part)};")
-            positions = PositionOf(instance, axis, at, [])
-            name = write_chain(inner, instance, "t", axis, positions, part)
-            inner.line(store_at(instance, name, axis, positions(output), part))
+            Lanes(instance, axis, at, part).finish(inner, "t")
 
         write_vectors(inner, count, lanes, write)
     write_call(instance, code, writer, "layer_norm_row", inner)

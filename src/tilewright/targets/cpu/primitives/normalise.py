@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters, write_call
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
+from tilewright.targets.cpu.primitives.code import (
+    KernelCode,
+    function,
+    parameters,
+    write_call,
+    write_vectors,
+)
 
 TOGETHER = 4
 """Points whose squares are made before the first is used: reading across what has just been
@@ -17,32 +25,28 @@ written waits until it is in the cache."""
 
 def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that normalises the points of one row across all channels."""
-    x = instance.anchor.inputs[0]
-    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in ("n", "h")):
+    if any(instance.size(dim) > 1 for dim in ("n", "h")):
         raise instance.cannot("tiles hold points of one row")
     if instance.size("c") < instance.extents["c"]:
         raise instance.cannot("tiles hold all channels")
     # The point's own channels, beside the window over channels.
-    x = replace(x, window=instance.anchor.result.window)
-    lanes, channels = instance.lanes, instance.size("c")
+    x = replace(instance.tensor(0), window=instance.anchor.result.window)
+    lanes, channels, points = instance.lanes, instance.size("c"), instance.size("w")
     attributes = instance.anchor.attributes
     size = int(attributes["size"])
     before = (size - 1) // 2
     blocks = -(-channels // lanes)
-    inner = Writer()
-    inner.line(f"/* {instance.size('w')} points of {channels} channels */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
     # The squares of all channels of a point, with zeros before and after them.
     length = -(-(blocks * lanes + size) // lanes) * lanes
 
-    def each(count: int, block: str) -> None:
-        positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
+    def each(inner: Writer, block: str, count: int) -> None:
+        channels_of = Lanes(instance, "c", block, count, [("w", points, "p")])
         inner.line("vec s = splat(0.0f);")
         inner.line(f"UNROLL for (int j = 0; j < {size}; j++)")
         inner.line(f"    s += load(own + {block} * {lanes} + j);")
         alpha = literal(float(attributes["alpha"]) / size)
         inner.line(f"s = s * {alpha} + {literal(float(attributes['bias']))};")
-        value = vector_at(instance, x, "c", positions(x), count)
+        value = channels_of.load(x)
         beta = float(attributes["beta"])
         if beta == 0.75 and float(attributes["bias"]) > 0 <= float(attributes["alpha"]):
             inner.line(f"vec t = {value} * inverse_three_quarters_v(s);")
@@ -53,24 +57,21 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
             inner.line(f"vec t = {value} / sqrt_v(s);")
         else:
             inner.line(f"vec t = {value} * pow_v(s, splat({literal(-beta)}));")
-        name = write_chain(inner, instance, "t", "c", positions, count)
-        inner.line(store_at(instance, name, "c", positions(instance.output), count))
+        channels_of.finish(inner, "t")
 
-    def square(count: int, block: str) -> None:
-        positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
+    def square(inner: Writer, block: str, count: int) -> None:
+        channels_of = Lanes(instance, "c", block, count, [("w", points, "p")])
         if count == lanes:
-            value = vector_at(instance, x, "c", positions(x), count)
+            value = channels_of.load(x)
         else:
             # What lies in memory past the last channel is not a channel's.
-            value = f"load_part({plus('x', positions(x))}, {count})"
+            value = f"load_part({plus('x', channels_of.place(x))}, {count})"
             if count > 1 and x.stride("c", min(channels, lanes), instance.dims) != 1:
-                value = vector_at(instance, x, "c", positions(x), count)
+                value = channels_of.load(x)
         inner.line(f"const vec v = {value};")
         inner.line(f"store(own + {before} + {block} * {lanes}, v * v);")
 
-    full, rest = divmod(channels, lanes)
-    with inner.block():
-        points = instance.size("w")
+    with function(f"{points} points of {channels} channels", parameters(instance)) as inner:
         inner.line(f"float squares[{TOGETHER}][{length}] = {{{{0}}}};")
         with inner.block(f"for (long first = 0; first < {points}; first += {TOGETHER})"):
             inner.line(f"const long left = {points} - first;")
@@ -78,11 +79,6 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
             for write in (square, each):
                 with inner.block("for (long p = first; p < end; p++)"):
                     inner.line("float *own = squares[p - first];")
-                    if full:
-                        with inner.block(f"for (long c = 0; c < {full}; c++)"):
-                            write(lanes, "c")
-                    if rest:
-                        with inner.block():
-                            write(rest, str(full))
+                    write_vectors(inner, channels, lanes, partial(write, inner), name="c")
     whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
     write_call(whole, code, writer, "lrn_tile", inner)

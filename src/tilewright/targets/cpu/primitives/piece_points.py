@@ -6,16 +6,15 @@ channels at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tilewright.codegen.c.address import Address
-from tilewright.codegen.c.source import Writer, plus, total
+from tilewright.codegen.c.source import plus, total
 from tilewright.numerics.pieces import THREE, groups
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
-from tilewright.targets.cpu.primitives.code import NAME
+from tilewright.targets.cpu.primitives.code import function
 
 FEW = 4
 """Register tiles that are few."""
@@ -95,25 +94,12 @@ class Pieces:
     @property
     def outside(self) -> list[Address]:
         """Tensors that products read or write, each pointer once, the output last."""
-        later = {
-            operand.pointer
-            for step in self.instance.steps[1:]
-            for operand in step.inputs
-            if isinstance(operand, Address)
-        }
-        own = (self.scratch.pointer, self.x.pointer)
-        return [a for a in self.instance.addresses if a.pointer not in own or a.pointer in later]
+        return self.instance.outside(self.scratch, self.x)
 
     @property
     def results(self) -> list[Address]:
         """The same without the weights: what results are made of."""
         return [a for a in self.outside if a.pointer != self.w.pointer]
-
-    def parameters(self, operands: Sequence[Address]) -> str:
-        """C parameters of these operands."""
-        output = self.instance.output
-        listed = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in operands]
-        return ", ".join(listed)
 
 
 def windows_text(block: Pieces) -> str:
@@ -127,12 +113,8 @@ def windows_text(block: Pieces) -> str:
     pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
     low, high = (_channels(block, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
     split = SPLIT[block.whole]
-    writer = Writer()
-    writer.line(
-        f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */"
-    )
-    writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
-    with writer.block():
+    remark = f"what windows of {geometry.rows} x {geometry.columns} points read, in pieces"
+    with function(remark, "const float *x, float *s, long row, long column") as writer:
         writer.line("uint32_t *o = (uint32_t *)s;")
         writer.line(f"for (long c = 0; c < {groups(channels)}; c++)")
         with writer.block():
@@ -174,10 +156,8 @@ def rows_text(block: Pieces) -> str:
         raise instance.cannot("rows must lie at a fixed distance, and their inputs side by side")
     whole, rest = divmod(depth, 2 * POINTS)
     split = SPLIT[block.whole]
-    writer = Writer()
-    writer.line(f"/* {geometry.columns} rows of {depth} inputs, in pieces */")
-    writer.line(f"static void {NAME}(const float *x, float *s)")
-    with writer.block():
+    remark = f"{geometry.columns} rows of {depth} inputs, in pieces"
+    with function(remark, "const float *x, float *s") as writer:
         writer.line("uint32_t *o = (uint32_t *)s;")
         head = f"for (long p = 0; p < {geometry.columns}; p++, o += {POINTS})"
         with writer.block(head):

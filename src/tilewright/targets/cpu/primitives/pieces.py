@@ -16,16 +16,16 @@ others find them: vectors compute while tiles do, and memory holds no more than 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import PRODUCTS, groups
-from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.primitives.block_products import write_first
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
+from tilewright.targets.cpu.primitives.code import KernelCode, call, function, parameters
 from tilewright.targets.cpu.primitives.piece_points import (
     LINE_WORDS,
     STORED_WORDS,
@@ -41,17 +41,13 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     x, s = block.x, block.scratch
     with writer.block():
         if block.windows:
-            n, c, _, _ = x.window
-            origin = replace(x, window=(n, c, Affine(), Affine()))
-            arguments = [plus(x.pointer, origin.offset(instance.dims)), s.pointer]
-            arguments += [x.index(axis, instance.dims, {}) for axis in (2, 3)]
-            text = windows_text(block)
+            image, *place = instance.origin(x)
+            arguments, text = [image, s.pointer, *place], windows_text(block)
         else:
-            arguments = [plus(x.pointer, x.offset(instance.dims)), s.pointer]
-            text = rows_text(block)
+            arguments, text = [x.first(instance.dims), s.pointer], rows_text(block)
         write_first(instance, call(code.function("piece_points", text), arguments), writer)
         name = code.function("piece_products", _products_text(block, code))
-        pointers = [plus(a.pointer, a.offset(instance.dims)) for a in block.outside]
+        pointers = [a.first(instance.dims) for a in block.outside]
         writer.line(call(name, [s.pointer, *pointers]))
 
 
@@ -66,12 +62,10 @@ def _couples(count: int) -> Iterator[tuple[int, int, int]]:
 def _products_text(block: Pieces, code: KernelCode) -> str:
     """Multiply the block with every two vectors of output channels, and write its results."""
     geometry, names = block.geometry, ", ".join(a.pointer for a in block.results)
-    writer = Writer()
     count = geometry.rows * geometry.columns
-    writer.line(f"/* products of {count} points x {block.instance.size('co')} output channels */")
+    remark = f"products of {count} points x {block.instance.size('co')} output channels"
     scratch = "float *s" if block.whole else "const float *s"
-    writer.line(f"static void {NAME}({scratch}, {block.parameters(block.outside)})")
-    with writer.block():
+    with function(remark, f"{scratch}, {parameters(block.instance, (), block.outside)}") as writer:
         writer.line("begin_tiles();")
         for columns, first, times in _couples(block.vectors):
             last = first + times == -(-block.vectors // 2)
@@ -168,17 +162,13 @@ def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: boo
     """One register tile: the whole reduction, and its results; perhaps it splits the weights."""
     geometry = block.geometry
     results, sums = rows * columns, SUMS[rows]
-    writer = Writer()
     size = f"{rows * POINTS} points x {columns} vectors of output channels"
-    remark = "; splits the weights" if splits else ""
-    writer.line(f"/* {size}, from point {2 * POINTS} p{remark} */")
+    remark = f"{size}, from point {2 * POINTS} p{'; splits the weights' if splits else ''}"
     weights = f"{'' if splits else 'const '}uint32_t *u{', const float *f' if block.whole else ''}"
-    writer.line(
-        f"static void {NAME}(const uint32_t *i, {weights}, "
-        f"{block.parameters(block.results)}, long v, long p)"
-    )
+    pointers = parameters(block.instance, ("long v", "long p"), block.results)
+    listed = f"const uint32_t *i, {weights}, {pointers}"
     taps = geometry.taps
-    with writer.block():
+    with function(remark, listed) as writer:
         writer.line("TILES;")
         if block.vectors == 1:
             writer.line("(void)v;")
@@ -273,12 +263,10 @@ def _write_results(writer: Writer, block: Pieces, rows: int, columns: int, *, cu
             moves = [(column, geometry.columns, "z")]
             if row:
                 moves.insert(0, (row, geometry.rows, "h" if wraps else "0"))
-            position = PositionOf(instance, "co", vector, moves)
+            channels = Lanes(instance, "co", vector, lanes, moves)
             with writer.block():
                 value = f"load({plus('t', str(number * TILE_WORDS))})"
                 if block.bias is not None:
-                    at = position(block.bias)
-                    value += f" + {vector_at(instance, block.bias, 'co', at, lanes)}"
+                    value += f" + {channels.load(block.bias)}"
                 writer.line(f"const vec d = {value};")
-                name = write_chain(writer, instance, "d", "co", position, lanes)
-                writer.line(store_at(instance, name, "co", position(instance.output), lanes))
+                channels.finish(writer, "d")

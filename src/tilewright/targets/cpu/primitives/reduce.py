@@ -14,8 +14,14 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives import general
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, loops, parameters, write_call
+from tilewright.targets.cpu.primitives.chain import Lanes
+from tilewright.targets.cpu.primitives.code import (
+    KernelCode,
+    function,
+    loops,
+    parameters,
+    write_call,
+)
 
 SIDE_BY_SIDE = 4
 """Vectors that a row is reduced to at once: sums wait for their last value alone."""
@@ -35,21 +41,18 @@ COMBINED = {
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that reduces one row, or a few vectors of results side by side."""
-    x = instance.anchor.inputs[0]
-    if not isinstance(x, Address) or instance.split:
-        raise instance.cannot("the reduction must be whole, of a tensor")
+    x = instance.tensor(0)
+    if instance.split:
+        raise instance.cannot("the reduction must be whole")
     wide = [d for d in instance.dims if d not in instance.reduction and instance.size(d) > 1]
     runs = _runs(instance, x)
     if runs is None or len(wide) > 1:
         general.emit(instance, code, writer)
         return
-    inner = Writer()
     if not wide and runs and runs[-1][1] == 1 and runs[-1][0] >= instance.lanes:
-        inner.line(f"/* {runs[-1][0]} elements of a row */")
-        _row(inner, instance, x, runs)
+        inner = _row(instance, x, runs)
     elif wide and _in_lanes(instance, x, wide[0]):
-        inner.line(f"/* {instance.size(wide[0])} rows side by side */")
-        _lanes(inner, instance, x, runs, wide[0])
+        inner = _lanes(instance, x, runs, wide[0])
     else:
         general.emit(instance, code, writer)
         return
@@ -102,14 +105,13 @@ def _elements(writer: Writer, x: Address, runs: list[tuple[int, int]]) -> Genera
         yield
 
 
-def _row(inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, int]]) -> None:
+def _row(instance: Instance, x: Address, runs: list[tuple[int, int]]) -> Writer:
     """One result: lanes along the innermost axis."""
     operation, lanes = instance.anchor.operation, instance.lanes
     start = STARTS.get(operation, "0.0f")
     full, rest = divmod(runs[-1][0], lanes)
     groups, left = divmod(full, SIDE_BY_SIDE)
-    inner.line(f"static void {NAME}({parameters(instance)})")
-    with inner.block():
+    with function(f"{runs[-1][0]} elements of a row", parameters(instance)) as inner:
         inner.line(f"vec s[{SIDE_BY_SIDE}];")
         inner.line(f"float t = {start};")
         inner.line(f"UNROLL for (int u = 0; u < {SIDE_BY_SIDE}; u++) s[u] = splat({start});")
@@ -136,17 +138,15 @@ def _row(inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, in
         if operation == "reduce_mean":
             inner.line(f"t /= {literal(float(_count(instance)))};")
         general.finish(inner, instance)
+    return inner
 
 
-def _lanes(
-    inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, int]], dim: str
-) -> None:
+def _lanes(instance: Instance, x: Address, runs: list[tuple[int, int]], dim: str) -> Writer:
     """A result in each lane."""
     operation, lanes, size = instance.anchor.operation, instance.lanes, instance.size(dim)
     full, rest = divmod(size, lanes)
     vectors = full + (1 if rest else 0)
-    inner.line(f"static void {NAME}({parameters(instance)})")
-    with inner.block():
+    with function(f"{size} rows side by side", parameters(instance)) as inner:
         inner.line(f"vec s[{vectors}];")
         start = STARTS.get(operation, "0.0f")
         inner.line(f"UNROLL for (int u = 0; u < {vectors}; u++) s[u] = splat({start});")
@@ -166,9 +166,8 @@ def _lanes(
                 if operation == "reduce_mean":
                     value += f" / {literal(float(_count(instance)))}"
                 inner.line(f"const vec t = {value};")
-                positions = PositionOf(instance, dim, str(number), [])
-                name = write_chain(inner, instance, "t", dim, positions, count)
-                inner.line(store_at(instance, name, dim, positions(instance.output), count))
+                Lanes(instance, dim, str(number), count).finish(inner, "t")
+    return inner
 
 
 def _count(instance: Instance) -> int:

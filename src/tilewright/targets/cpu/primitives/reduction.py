@@ -48,10 +48,7 @@ def write_reduction(
     """Write all loops of the reduction; ``rows`` is the C count of rows inside the image."""
     instance = tile.instance
     depth = instance.size("ci")
-    count: int | str = int(rows) if rows.isdigit() else rows
-    window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
-    across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
-    taps = taps_of(tile, x, columns, across)
+    window, across, taps = window_of(tile, x, w, columns, rows)
     word = tile.word
     if word is not None:
         nest = _words(tile, x, w, depth, word.elements)
@@ -137,8 +134,15 @@ def stride_between(w: Address, dim: str, size: int) -> int:
     return 0
 
 
-def taps_of(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]:
-    """The taps of a row that are inside for any column."""
+def window_of(
+    tile: Tile, x: Address, w: Address, columns: Columns, rows: str
+) -> tuple[Loop, Loop, list[Tap]]:
+    """The loops over the window's rows and columns, and the taps of a row that are inside for any
+    column."""
+    step = tile.instance.step
+    count: int | str = int(rows) if rows.isdigit() else rows
+    window = Loop("k", count, step(x, "kh", 2), step(w, "kh", 2))
+    across = Loop("m", len(columns.spans), step(x, "kw", 2), step(w, "kw", 2))
     axis = axis_of(tile.instance, x, "kw")
     taps: list[Tap] = []
     for number, (low, high) in enumerate(columns.spans):
@@ -149,7 +153,7 @@ def taps_of(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]
             shift *= across.x // axis.dilation
         if low < high:
             taps.append(Tap(low, high, shift, number * across.w))
-    return taps
+    return window, across, taps
 
 
 def write_loops(

@@ -6,9 +6,9 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import (
-    NAME,
     KernelCode,
     accumulator,
+    function,
     parameters,
     write_call,
 )
@@ -18,14 +18,11 @@ from tilewright.targets.cpu.primitives.general import element_offset
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call of the function that computes one row."""
     anchor, count = instance.anchor, instance.size("axis")
-    x = anchor.inputs[0]
+    x = instance.tensor(0)
     outer = [dim for dim in instance.dims if dim != "axis"]
-    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in outer):
+    if any(instance.size(dim) > 1 for dim in outer):
         raise instance.cannot("tiles hold one row of the axis")
-    inner = Writer()
-    inner.line(f"/* {count} elements */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
-    with inner.block():
+    with function(f"{count} elements", parameters(instance)) as inner:
         if anchor.operation == "arg_sort":
             _sort(inner, instance, x, count)
         else:

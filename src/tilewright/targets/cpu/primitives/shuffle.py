@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.channels import by_channels
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters, write_call
+from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters, write_call
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that moves a row of points."""
-    x = instance.anchor.inputs[0]
-    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in ("n", "h")):
+    x = instance.tensor(0)
+    if any(instance.size(dim) > 1 for dim in ("n", "h")):
         raise instance.cannot("tiles hold points of one row")
     each, groups = instance.extents["a"], instance.extents["b"]
     width, lanes = instance.size("w"), instance.lanes
@@ -31,17 +30,14 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         for start in blocks
         for lane in range(lanes)
     )
-    inner = Writer()
-    inner.line(f"/* {width} points of {groups} x {each} channels */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
-    with inner.block():
+    remark = f"{width} points of {groups} x {each} channels"
+    with function(remark, parameters(instance)) as inner:
         for start in range(0, each * groups, lanes):
             count = min(lanes, each * groups - start)
             channels = range(start, start + count)
             places = [
                 x.part(1, channel % groups * each + channel // groups) for channel in channels
             ]
-            position = PositionOf(whole, "c", str(start // lanes), [("w", width, "j")])
             with inner.block(f"for (long j = 0; j < {width}; j++)"):
                 inner.line(f"const {x.c_type} *p = x + j * {step};")
                 if whole_vectors:
@@ -49,8 +45,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 else:
                     listed = ", ".join(f"p[{place}]" for place in places)
                     inner.line(f"const vec t = {{{listed}{', 0.0f' * (lanes - count)}}};")
-                name = write_chain(inner, whole, "t", "c", position, count)
-                inner.line(store_at(whole, name, "c", position(whole.output), count))
+                moves = [("w", width, "j")]
+                Lanes(whole, "c", str(start // lanes), count, moves).finish(inner, "t")
     write_call(instance, code, writer, "shuffle_row", inner)
 
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
 from tilewright.targets.cpu.primitives.code import (
-    NAME,
     KernelCode,
+    function,
     parameters,
     write_call,
     write_vectors,
@@ -20,17 +22,14 @@ from tilewright.targets.cpu.primitives.general import element_offset, write_scal
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that normalises one row along the axis, or as many as there are lanes."""
-    x, y, lanes = instance.anchor.inputs[0], instance.output, instance.lanes
+    x, y, lanes = instance.tensor(0), instance.output, instance.lanes
     count = instance.size("axis")
     wide = [dim for dim in instance.dims if dim != "axis" and instance.size(dim) > 1]
-    if not isinstance(x, Address) or len(wide) > 1:
+    if len(wide) > 1:
         raise instance.cannot("tiles hold rows of the axis that lie side by side")
-    inner = Writer()
-    inner.line(f"/* {count} elements */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
     steps = [a.stride("axis", count, instance.dims) for a in (x, y)]
     floats = x.element == "float32"
-    with inner.block():
+    with function(f"{count} elements", parameters(instance)) as inner:
         size = instance.size(wide[0]) if wide else 1
         beside = [a.stride(wide[0], size, instance.dims) for a in (x, y)] if wide else []
         if floats and beside == [1, 1] and None not in steps and size <= lanes:
@@ -75,15 +74,10 @@ def _row(inner: Writer, instance: Instance, x: Address) -> None:
     inner.line("sum = 1.0f / sum_v(s);")
 
     def write(at: str, part: int) -> None:
-        positions = PositionOf(instance, "axis", at, [])
-        if kept:
-            value = vector_at(instance, instance.output, "axis", positions(instance.output), part)
-        else:
-            value = vector_at(instance, x, "axis", positions(x), part)
-            value = f"exp_low_v({value} - most)"
+        along = Lanes(instance, "axis", at, part)
+        value = along.load(instance.output) if kept else f"exp_low_v({along.load(x)} - most)"
         inner.line(f"const vec t = {value} * sum;")
-        name = write_chain(inner, instance, "t", "axis", positions, part)
-        inner.line(store_at(instance, name, "axis", positions(instance.output), part))
+        along.finish(inner, "t")
 
     write_vectors(inner, count, lanes, write)
 
@@ -92,24 +86,22 @@ def _lanes(inner: Writer, instance: Instance, x: Address, dim: str) -> None:
     """A row in each lane."""
     count, part = instance.size("axis"), instance.size(dim)
     kept = len(instance.steps) == 1 and instance.output.element == "float32"
-    positions = PositionOf(instance, dim, "0", [("axis", count, "i")])
-    place = positions(x)
+    rows = Lanes(instance, dim, "0", part, [("axis", count, "i")])
     inner.line("vec m = splat(-INFINITY), s = splat(0.0f);")
     head = f"for (long i = 0; i < {count}; i++)"
-    value = vector_at(instance, x, dim, place, part)
+    value = rows.load(x)
     inner.line(head)
     inner.line(f"    m = max_v({value}, m);")
     with inner.block(head):
         inner.line(f"const vec e = exp_low_v({value} - m);")
         inner.line("s += e;")
         if kept:
-            inner.line(store_at(instance, "e", dim, positions(instance.output), part))
+            inner.line(rows.store("e"))
     inner.line("s = 1.0f / s;")
     with inner.block(head):
-        again = vector_at(instance, instance.output, dim, positions(instance.output), part)
-        inner.line(f"const vec t = {again if kept else f'exp_low_v({value} - m)'} * s;")
-        name = write_chain(inner, instance, "t", dim, positions, part)
-        inner.line(store_at(instance, name, dim, positions(instance.output), part))
+        value = rows.load(instance.output) if kept else f"exp_low_v({value} - m)"
+        inner.line(f"const vec t = {value} * s;")
+        rows.finish(inner, "t")
 
 
 def _elements(inner: Writer, instance: Instance, x: Address, row: Mapping[str, str]) -> None:

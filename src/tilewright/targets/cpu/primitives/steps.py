@@ -119,12 +119,8 @@ class Tile:
     def point_steps(self) -> tuple[int, int]:
         """Elements of the image from one point to the next, along rows and columns."""
         x = self.instance.tensor(0)
-        down = self.step(x, self.row, self.rows) if self.rows > 1 else 0
-        return down, self.step(x, self.column, self.columns)
-
-    def step(self, operand: Address, dim: str, count: int) -> int:
-        """The operand's stride along a dim, which must be constant; 0 if it does not depend."""
-        return self.instance.step(operand, dim, count)
+        down = self.instance.step(x, self.row, self.rows) if self.rows > 1 else 0
+        return down, self.instance.step(x, self.column, self.columns)
 
 
 @dataclass(frozen=True)

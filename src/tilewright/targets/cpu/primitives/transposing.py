@@ -14,7 +14,7 @@ from tilewright.targets.cpu.primitives.chain import (
     loaded,
     splat_name,
     stored,
-    write_steps,
+    write_maps,
 )
 from tilewright.targets.cpu.primitives.code import loops
 
@@ -47,10 +47,10 @@ def emit(instance: Instance, writer: Writer, runs: Sequence[Run]) -> bool:
     counts = [(f"i{number}", run.count) for number, run in enumerate(outer)]
     with writer.block(), loops(writer, counts):
         for number, address in enumerate(addresses):
-            constant = "" if address.pointer == instance.output.pointer else "const "
-            base = plus(address.pointer, address.offset(instance.dims))
+            pointer = instance.declared(address, f"p{number}")
+            base = address.first(instance.dims)
             moved = total([(run.steps[number], f"i{n}") for n, run in enumerate(outer)])
-            writer.line(f"{constant}{address.c_type} *p{number} = {plus(base, moved)};")
+            writer.line(f"{pointer} = {plus(base, moved)};")
         full, rest = divmod(square.across.count, lanes)
         wide, narrow = divmod(square.along.count, lanes)
         for start, end, tall in (
@@ -105,7 +105,7 @@ def _tile(
 
     head = f"UNROLL for (int u = 0; u < {lanes}; u++)" if tall else ""
     with writer.block(head):
-        name = write_steps(writer, instance, load)
+        name = write_maps(writer, instance, [], load, "t")
         last = len(addresses) - 1
         place = plus(f"p{last}", total([(across[last], "(b + u)" if tall else "b"), (1, a)]))
         suffix = lane_suffix(instance, instance.output)

@@ -22,10 +22,10 @@ from tilewright.numerics.element_types import size_of
 from tilewright.numerics.winograd import POINTS
 from tilewright.targets.cpu.planning.blocks import panel_channels, runs_of
 from tilewright.targets.cpu.primitives.ahead import Runs
-from tilewright.targets.cpu.primitives.block_products import write_steps
+from tilewright.targets.cpu.primitives.block_products import register_tile, write_steps
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import weights_at
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode
+from tilewright.targets.cpu.primitives.code import KernelCode, function
 
 
 def transformed_products_text(block: Block, code: KernelCode) -> str:
@@ -33,12 +33,9 @@ def transformed_products_text(block: Block, code: KernelCode) -> str:
     panel = _Panel(block)
     taken, inner, lanes = panel.channels, block.inner, block.lanes
     kind = block.w.c_type
-    writer = Writer()
-    tiles = prod(block.tiles)
-    writer.line(f"/* {block.planes} products of {tiles} tiles x {block.channels} channels */")
-    writer.line(f"static void {NAME}(const {kind} *w, float *s, const {kind} *next)")
-    with writer.block():
-        writer.line(f"float *u = s + {block.panels};")
+    remark = f"{block.planes} products of {prod(block.tiles)} tiles x {block.channels} channels"
+    with function(remark, f"const {kind} *w, float *s, const {kind} *next") as writer:
+        writer.line(f"float *u = s + {block.products + block.planes * block.output_plane};")
         # Nothing stands beside the first row's transform.
         transform = code.function("winograd_weights", _weights_text(block, 0))
         writer.line(f"for (long v = 0; v < {block.vectors}; v++)")
@@ -71,13 +68,14 @@ class _Panel:
         self.block = block
         taps, lanes = block.taps, block.lanes
         self.channel = taps * taps * lanes
-        steps = [block.step(block.w, "ci", block.channels), block.step(block.w, "kh", taps)]
+        sizes = {"ci": block.channels, "kh": taps}
+        steps = [block.instance.step(block.w, dim, size) for dim, size in sizes.items()]
         if (block.channels > 1 and steps[0] != self.channel) or steps[1] != taps * lanes:
             raise block.instance.cannot("the weights' taps must lie side by side, then channels")
         if block.vectors > block.inner or block.inner % 2:
             raise block.instance.cannot("rows of planes must be even, and as many as vectors")
         self.channels = panel_channels(block.channels, prod(block.tiles))
-        self.vector = block.block_step(block.w, "co") or block.channels * self.channel
+        self.vector = block.instance.block_step(block.w, "co") or block.channels * self.channel
         calls = block.inner * len(block.parts)
         # Each call transforms so many of one vector; all of them together, everything.
         self.share = next(
@@ -139,38 +137,32 @@ def _part_text(panel: _Panel, size: int, transform: str) -> str:
     kind = block.w.c_type
     each = ceil(share / max(1, panel.channels // lanes))
     advance = f"left--, g += {panel.channel}, o += {lanes}"
-    writer = Writer()
-    writer.line(f"/* {size} tiles x {vectors} vectors of output channels, and of the weights that")
-    writer.line(f" * come next {share} input channels */")
-    writer.line(
-        f"static void {NAME}(const float *u, const float *v, float *m, const {kind} *ahead, "
-        f"const {kind} *g, float *o, long left, long depth, long before)"
-    )
-    with writer.block():
-        writer.line(f"vec a[{size}][{vectors}];")
-        loop = f"UNROLL for (int j = 0; j < {size}; j++)"
-        places = [total([(lanes, "j")], number * tiles * lanes) for number in range(vectors)]
-        for number, place in enumerate(places):
-            writer.line(f"{loop} a[j][{number}] = before ? load(m + {place}) : splat(0.0f);")
-        writer.line(f"left = left < {share} ? left : {share};")
+    remark = f"""\
+{size} tiles x {vectors} vectors of output channels, and of the weights that
+ * come next {share} input channels"""
+    operands = f"const float *u, const float *v, float *m, const {kind} *ahead, const {kind} *g"
+    numbers = "float *o, long left, long depth, long before"
+    with function(remark, f"{operands}, {numbers}") as writer:
+        places = [f"m + {total([(lanes, 'j')], n * tiles * lanes)}" for n in range(vectors)]
+        starts = [f"before ? load({place}) : splat(0.0f)" for place in places]
 
         def beside() -> None:
             writer.line(f"for (int e = 0; e < {each} && left > 0; e++, {advance})")
             writer.line(f"    {transform}(g, o);")
 
-        write_steps(
-            writer,
-            size,
-            [number * panel.channels * lanes for number in range(vectors)],
-            (f"depth / {lanes}", f"depth % {lanes}" if block.channels % lanes else "0"),
-            lanes,
-            ahead=panel.runs.share(),
-            beside=beside,
-        )
-        writer.line(f"for (; left > 0; {advance})")
-        writer.line(f"    {transform}(g, o);")
-        for number, place in enumerate(places):
-            writer.line(f"{loop} store(m + {place}, a[j][{number}]);")
+        with register_tile(writer, size, starts, places):
+            writer.line(f"left = left < {share} ? left : {share};")
+            write_steps(
+                writer,
+                size,
+                [number * panel.channels * lanes for number in range(vectors)],
+                (f"depth / {lanes}", f"depth % {lanes}" if block.channels % lanes else "0"),
+                lanes,
+                ahead=panel.runs.share(),
+                beside=beside,
+            )
+            writer.line(f"for (; left > 0; {advance})")
+            writer.line(f"    {transform}(g, o);")
     return str(writer)
 
 
@@ -178,10 +170,8 @@ def _weights_text(block: Block, row: int) -> str:
     """One input channel's weights of all planes of a row, for a vector of output channels."""
     taps, lanes, points = block.taps, block.lanes, POINTS[block.inner]
     plane = (panel_channels(block.channels, prod(block.tiles)) * block.vectors + 1) * lanes
-    writer = Writer()
-    writer.line(f"/* row {row} of the transformed weights of one input channel */")
-    writer.line(f"INLINE void {NAME}(const {block.w.c_type} *w, float *o)")
-    with writer.block():
+    remark = f"row {row} of the transformed weights of one input channel"
+    with function(remark, f"const {block.w.c_type} *w, float *o", "INLINE void") as writer:
         rows = _needed(points[row], taps)
         for c in range(taps):
             names = {r: f"g{r}{c}" for r in rows}

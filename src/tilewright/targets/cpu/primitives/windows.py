@@ -48,11 +48,6 @@ class Columns:
     counts: tuple[int, ...] = ()
     """For a mean: for each column the number of taps that count in the divisor."""
 
-    @property
-    def uniform(self) -> bool:
-        """True if the columns for which a tap is inside are the same for all taps."""
-        return len(set(self.spans)) <= 1
-
 
 def axis_of(instance: Instance, image: Address, tap: str) -> Axis | None:
     """The image's axis along which dim ``tap`` slides, if there is one."""

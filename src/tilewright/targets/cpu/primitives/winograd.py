@@ -19,13 +19,10 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the calls: inputs at the first block of output channels, products, outputs."""
     block = Block.of(instance)
     x, w, s = block.x, block.w, block.scratch
-    place = {"row": block.first(x, 2), "column": block.first(x, 3)}
+    image, *place = instance.origin(x)
     with writer.block():
-        text = input_text(block, code)
-        image = plus(x.pointer, block.origin(x).offset(instance.dims))
-        line = call(
-            code.function("winograd_input", text), [image, s.pointer, place["row"], place["column"]]
-        )
+        name = code.function("winograd_input", input_text(block, code))
+        line = call(name, [image, s.pointer, *place])
         write_first(instance, line, writer)
         text_of = transformed_products_text if block.plain else products_text
         products = code.function("winograd_products", text_of(block, code))
@@ -33,13 +30,10 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         pointers = [plus(w.pointer, now), s.pointer, plus(w.pointer, later)]
         writer.line(call(products, pointers))
         output = code.function("winograd_output", output_text(block, code))
-        arguments = [
-            plus(address.pointer, address.offset(instance.dims)) for address in block.outside
-        ]
+        arguments = [address.first(instance.dims) for address in block.outside]
         room = [
             f"{extent} - ({instance.output.index(axis, instance.dims, {})})"
-            for axis, extent in ((2, block.rows), (3, block.columns))
+            for axis, extent in enumerate(instance.output.shape[2:], 2)
         ]
-        image = plus(x.pointer, block.origin(x).offset(instance.dims))
-        source = [image, plus(w.pointer, now), place["row"], place["column"]]
+        source = [image, plus(w.pointer, now), *place]
         writer.line(call(output, [s.pointer, *source, *arguments, *room]))

@@ -7,9 +7,9 @@ the four are put together. So images of floats become the bytes that first convo
 from __future__ import annotations
 
 from tilewright.codegen.c.address import Address
-from tilewright.codegen.c.source import Writer, plus
+from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import vector_at, write_steps
+from tilewright.targets.cpu.primitives.chain import vector_at, write_maps
 from tilewright.targets.cpu.primitives.code import loops
 
 WORD = 4
@@ -42,12 +42,12 @@ def emit(instance: Instance, writer: Writer) -> bool:
                             position = operand.offset(instance.dims, inside)
                             return vector_at(instance, operand, column, position, count)
 
-                        name = write_steps(writer, instance, load, f"c{number}_")
+                        name = write_maps(writer, instance, [], load, f"c{number}_")
                         part = f"({name} & 255)"
                         part = f"{part} << {8 * number}" if number else part
                         writer.line(f"{'word |=' if number else 'ivec word ='} {part};")
                     inside = {**variables, channel: str(first), column: at}
-                    place = plus(output.pointer, output.offset(instance.dims, inside))
+                    place = output.first(instance.dims, inside)
                     if count == lanes:
                         writer.line(f"store_int32((int32_t *)({place}), word);")
                     else:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +17,10 @@ from tilewright.codegen.program.commands import Commands
 from tilewright.codegen.words import Column
 from tilewright.ir.types import Array
 from tilewright.targets.generic.families.ordering import others
+from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lowering.parts import Part
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
 from tilewright.tile.queues import Command
-
-if TYPE_CHECKING:
-    from tilewright.targets.generic.lower import Lowering
 
 
 class Carried:
@@ -51,11 +48,11 @@ class Carried:
             if (op, name) in self._masks
         }
 
-    def parts(self, whole: Lowering) -> list[Part]:
+    def parts(self, instructions: InstructionSet) -> list[Part]:
         """Instructions that no command stands for."""
         if not self.machine.synchronisation.signals:
             return []
-        named, parts = whole.instructions.by_mnemonic, list[Part]()
+        named, parts = instructions.by_mnemonic, list[Part]()
         for op in self.queues.orderings:
             keys = self.queues.order.rows(op).key
             if isinstance(op, BarrierOp):

@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tests.tile.execution import Dims, Execution, Step
+from tests.tile.iterations import each_run
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation, to_text
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.tile.execution import Dims, Execution, Step
-from tilewright.tile.iteration import Order, each_run
+from tilewright.tile.iteration import Order
 from tilewright.tile.operations import (
     BarrierOp,
     BufferOp,
@@ -35,7 +36,7 @@ from tilewright.tile.operations import (
     SignalOp,
     WaitOp,
 )
-from tilewright.tile.queues import Command, Queues, commands_of, is_synchronised, leader_of
+from tilewright.tile.queues import Command, Queues, commands_of, leader_of
 
 _Any = TypeVar("_Any", bound="Entry")
 
@@ -58,12 +59,17 @@ def run(
     if interleave is None:
         for step in steps:
             execution.execute(step)
-    elif is_synchronised(program):
+    elif _is_synchronised(program):
         depth = None if machine is None else machine.synchronisation.limit
         _signalled(execution, entries, random.Random(interleave), depth)
     else:
         _interleaved(execution, steps, random.Random(interleave))
     return execution.outputs()
+
+
+def _is_synchronised(root: Operation) -> bool:
+    """Return True if signals or barriers order the engines, not the waits of moves and computes."""
+    return any(isinstance(op, (EventOp, BarrierOp)) for op in root.walk())
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.tile.iterations import Box
 from tilewright.errors import refuse
 from tilewright.ir.types import Array
 from tilewright.numerics import fixed, lrn_gradient, pointwise, reference, sparse, winograd
 from tilewright.planning.domain import Affine, Interval
-from tilewright.tile.boxes import Box
 
 _EXACT_TERMS = 1 << 22
 """Products of 16-bit integers that a double adds up exactly."""
@@ -424,17 +424,6 @@ ANCHORS: Mapping[str, Anchor] = {
     "winograd_output": Anchor(_winograd_output, None, _complete),
 }
 """The operations that reduce, by name; every other operation is a map."""
-
-
-_OWN_MAPS = {
-    *("convert_layout", "copy", "identity", "im2col", "quantise", "dequantise", "batch_norm"),
-}
-"""Maps that are no functions of numbers alone: ``_map_values`` has them."""
-
-
-def has_meaning(operation: str) -> bool:
-    """Return True if tiles of an operation can be interpreted."""
-    return operation in ANCHORS or operation in _OWN_MAPS or pointwise.is_known(operation)
 
 
 def apply_map(operation: str, tile: Tile) -> Array:

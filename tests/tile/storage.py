@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.tile.iterations import Box
 from tilewright.ir.types import Array
-from tilewright.tile.boxes import Box
 from tilewright.tile.operations import BufferOp
 
 Index = tuple[Any, ...]

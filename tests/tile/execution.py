@@ -9,6 +9,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.tile.iterations import Box
+from tests.tile.meaning import ANCHORS, Anchor, Tile, apply_map, view_by_dims
+from tests.tile.storage import Circular, Content, Index, Storage
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import SSAValue, to_text
 from tilewright.ir.types import (
@@ -25,10 +28,8 @@ from tilewright.machine import Machine
 from tilewright.numerics import fixed
 from tilewright.numerics.element_types import ELEMENTS, rounded, widened
 from tilewright.planning.domain import Affine, Interval
-from tilewright.tile.boxes import Box
 from tilewright.tile.circular import Circle, circle_of
 from tilewright.tile.iteration import Order, reduced_dims
-from tilewright.tile.meaning import ANCHORS, Anchor, Tile, apply_map, view_by_dims
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -38,7 +39,6 @@ from tilewright.tile.operations import (
     TensorOp,
 )
 from tilewright.tile.queues import Command
-from tilewright.tile.storage import Circular, Content, Index, Storage
 
 Dims = Mapping[str, Interval]
 

@@ -1,0 +1,29 @@
+"""Read a model's file, of bounded size, or say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from tilewright.errors import refuse
+from tilewright.frontends.limits import shown
+
+T = TypeVar("T")
+
+
+def read_file(path: Path, family: str, most: int, read: Callable[[Path], T], help: str = "") -> T:
+    """What ``read`` makes of a file of at most ``most`` bytes; raises TilewrightError.
+
+    Codes begin with ``family``; ``help`` is for files that are too large.
+    """
+    title = shown(str(path))
+    try:
+        if not path.is_file():
+            reason = "it is not a file" if path.exists() else "there is no such file"
+            raise refuse(f"{family}-missing-file", reason, title)
+        if path.stat().st_size > most:
+            raise refuse(f"{family}-too-large", f"the file has more than {most} bytes", title, help)
+        return read(path)
+    except (OSError, ValueError) as error:
+        raise refuse(f"{family}-missing-file", f"it cannot be read: {error}", title) from error

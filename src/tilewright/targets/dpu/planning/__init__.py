@@ -1,1 +1,0 @@
-"""The instructions of a CNN core, as planning prices them."""
