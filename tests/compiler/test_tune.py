@@ -20,7 +20,7 @@ from tilewright.compiler.tune import tune
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.measured import Search, best_known, plan_measured
+from tilewright.planning.planners.measured import best_known, candidates, plan_measured
 from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.machine import machine
@@ -39,7 +39,7 @@ class Fake:
     def __call__(
         self, kernel: Kernel, machine: Machine, schedules: Sequence[Schedule]
     ) -> list[float]:
-        order = Search.of(kernel, machine).schedules
+        order = candidates(kernel, machine)
         self.asked += schedules
         return [1.0 + abs(order.index(schedule) - self.best) for schedule in schedules]
 
@@ -56,7 +56,7 @@ needs_wide = pytest.mark.skipif(
 @needs_wide
 def test_the_fastest_measured_schedule_is_taken_and_not_measured_again(tmp_path: Path) -> None:
     made, fake = kernel(), Fake(5)
-    order = Search.of(made, MACHINE).schedules
+    order = candidates(made, MACHINE)
     with Measurements(tmp_path / "db.sqlite") as known:
         found = plan_measured(made, MACHINE, fake, known, most=20)
         assert replace(found.schedule, shared="") == order[5]
@@ -77,7 +77,7 @@ def test_the_fastest_measured_schedule_is_taken_and_not_measured_again(tmp_path:
 @needs_wide
 def test_measured_schedules_compute_and_take_time() -> None:
     made = kernel()
-    schedules = Search.of(made, MACHINE, 6).schedules
+    schedules = candidates(made, MACHINE, 6)
     seconds = measure(made, MACHINE, schedules, turns=2, turn_seconds=1e-4)
     floor = made.anchor.iterations / 1e12  # no core does a tera of multiply-adds in a second
     assert all(floor < took < 1.0 for took in seconds)

@@ -23,7 +23,7 @@ def test_passes_decide_only_what_is_taken(name: str) -> None:
     whole = {entry.step.name for entry in pipeline(machine)}
     left = {
         Decision.WAITS: {"synchronise", "assign-events"},
-        Decision.ORDER: {"prefetch", "interleave", "group-loads"},
+        Decision.ORDER: {"prefetch", "group-loads"},
     }
     for decision, passes in left.items():
         if decision not in target.honours:

@@ -19,7 +19,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.measured import Measure, Search
+from tilewright.planning.planners.measured import Measure, batches, candidates
 from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
 from tilewright.shapes import Shapes
@@ -113,9 +113,9 @@ def tune(
                 rows[form].symbols.append(kernel.symbol)
                 rows[form].count += 1
             else:
-                search = Search.of(kernel, machine)
-                rows[form] = Tuned(kernel, 1, [kernel.symbol], space=len(search.schedules))
-                rows[form].rest = search.batches(known)
+                schedules = candidates(kernel, machine)
+                rows[form] = Tuned(kernel, 1, [kernel.symbol], space=len(schedules))
+                rows[form].rest = batches(schedules, known.of(kernel, machine))
             rows[form].weight += plan.predicted_cycles
         _search(list(rows.values()), machine, measure, known, end, executor, jobs, progress)
         for row in rows.values():
@@ -167,7 +167,7 @@ def _search(
 def _summarise(row: Tuned, machine: Machine, known: Measurements) -> None:
     have = known.of(row.kernel, machine)
     row.measured = len(have)
-    first = Search.of(row.kernel, machine, 1).schedules
+    first = candidates(row.kernel, machine, 1)
     if first:
         row.model_seconds = have.get(first[0], float("inf"))
     if have:

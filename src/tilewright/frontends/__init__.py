@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode, Opened
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.modules import (
@@ -103,7 +103,8 @@ def load(
         from tilewright.frontends.stablehlo import import_stablehlo
 
         _no_examples("a program of JAX", example_inputs, dynamic_shapes)
-        _no_caffemodel(caffemodel, "a program of JAX")
+        if caffemodel is not None:
+            raise _own_weights("a program of JAX")
         return import_stablehlo(model, shapes=_fixed(shapes))
     if (
         not isinstance(model, str | Path)
@@ -113,7 +114,7 @@ def load(
         opened = open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
         assert opened is not None
         if caffemodel is not None:
-            raise refuse("model-weights", "a model in memory has its own weights")
+            raise _own_weights("a model in memory")
         return opened.load(shapes)
     path = Path(model)
     return _load_file(path, shapes, caffemodel).named(network_name(path.stem))
@@ -126,20 +127,19 @@ def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None)
         from tilewright.frontends.caffe import import_caffe
 
         return import_caffe(path, caffemodel=caffemodel, shapes=_fixed(shapes))
+    if caffemodel is not None and suffix in (".onnx", ".mlir", ".mlirbc", ".stablehlo", ".tflite"):
+        raise _own_weights(repr(str(path)))
     if suffix == ".onnx":
         from tilewright.frontends.onnx import import_onnx
 
-        _no_caffemodel(caffemodel, repr(str(path)))
         return import_onnx(path, shapes=shapes)
     if suffix in (".mlir", ".mlirbc", ".stablehlo"):
         from tilewright.frontends.stablehlo import import_stablehlo
 
-        _no_caffemodel(caffemodel, repr(str(path)))
         return import_stablehlo(path, shapes=_fixed(shapes))
     if suffix == ".tflite":
         from tilewright.frontends.tensorflow import import_tflite
 
-        _no_caffemodel(caffemodel, repr(str(path)))
         return import_tflite(path, shapes=shapes)
     if suffix == ".caffemodel":
         raise refuse(
@@ -203,12 +203,7 @@ def _fixed(shapes: Shapes | None) -> dict[str, tuple[int, ...]]:
     return {name: concrete(value, f"input {name!r}") for name, value in (shapes or {}).items()}
 
 
-def _no_caffemodel(caffemodel: str | Path | None, where: str) -> None:
-    """Refuse a caffemodel beside a model that says itself where its weights are."""
-    if caffemodel is not None:
-        raise refuse(
-            "model-weights",
-            "a model of this kind has its own weights",
-            where=where,
-            help="leave the caffemodel out",
-        )
+def _own_weights(where: str) -> TilewrightError:
+    """The refusal of a caffemodel beside a model that says itself where its weights are."""
+    help = "leave the caffemodel out"
+    return refuse("model-weights", "a model of this kind has its own weights", where, help)

@@ -10,10 +10,10 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.limits import MAX_ELEMENTS, too_large
-from tilewright.graph.dialect import WeightOp
+from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
-from tilewright.ir import Block, PythonValue, SSAValue, VerifyException
+from tilewright.ir import Block, ModuleOp, PythonValue, SSAValue, TensorType, VerifyException
 from tilewright.ir.types import Array, dtype_of, element_of, shape_of, tensor
 
 _ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
@@ -153,3 +153,20 @@ class NetworkBuilder:
         op = WeightOp.of("refused", tensor(shape, element_of(np.dtype(dtype))))
         self.block.add_op(op)
         return op.result
+
+
+class NewNetwork(NetworkBuilder):
+    """A network under construction, with weights of its own."""
+
+    def __init__(
+        self, name: str, inputs: Sequence[tuple[str, TensorType[Any]]], outputs: Sequence[str]
+    ) -> None:
+        self.operator = NetworkOp.of(name, inputs, outputs)
+        super().__init__(self.operator.block, Weights())
+
+    def finish(self, outputs: Sequence[SSAValue]) -> ModuleOp:
+        """The network, whose outputs are these values, in a module."""
+        self.block.add_op(OutputOp.build(operands=[outputs]))
+        module = ModuleOp([self.operator])
+        module.verify()
+        return module

@@ -249,6 +249,11 @@ class KernelOp(IRDLOperation):
     )
 
     @property
+    def outside(self) -> dict[SSAValue, SSAValue]:
+        """The network's value that each argument of the block stands for."""
+        return dict(zip(self.body.block.args, self.inputs, strict=True))
+
+    @property
     def operations(self) -> list[GraphOperation]:
         """The fused operations, in order."""
         return [op for op in self.body.block.ops if isinstance(op, GraphOperation)]

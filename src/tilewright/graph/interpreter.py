@@ -126,9 +126,7 @@ class _Run:
                 arrays[op.result] = np.full(shape_of(op.result), np.nan, np.float32)
                 continue
             if isinstance(op, KernelOp):
-                inner: dict[SSAValue, Array] = {}
-                for argument, value in zip(op.body.block.args, op.inputs, strict=True):
-                    inner[argument] = arrays[value]
+                inner = {argument: arrays[value] for argument, value in op.outside.items()}
                 arrays[op.result] = self.block(op.body.block, inner)[0]
             elif isinstance(op, GraphOperation):
                 operands = [arrays[value] for value in op.inputs]

@@ -36,7 +36,7 @@ def operand_values(op: KernelOp, names: Mapping[SSAValue, str]) -> dict[str, SSA
 class _Builder:
     def __init__(self, op: KernelOp, names: Mapping[SSAValue, str]) -> None:
         self.op = op
-        self.outer = dict(zip(op.body.block.args, op.inputs, strict=True))
+        self.outer = op.outside
         self.names: dict[SSAValue, str] = {}
         for argument, value in self.outer.items():
             self.names[argument] = names[value]

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Protocol
 
 import numpy as np
 
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp, YieldOp
+from tilewright.graph.interpreter import WeightSource
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, dtype_of, shape_of
@@ -56,14 +56,6 @@ CHOOSING = frozenset(
 """With constants, these compute masks of what is kept."""
 
 
-class Weights(Protocol):
-    """A source of constants by their symbols."""
-
-    def get(self, symbol: str) -> Array:
-        """The array of a symbol."""
-        ...
-
-
 Seen = Callable[[SSAValue], Bounds]
 """The numbers that a value takes, finite; of a softmax's operand those that ``as_seen`` leaves."""
 
@@ -91,7 +83,7 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
             read(op.computed, within)
             for step in reversed(op.operations):
                 visit(step)
-            for argument, value in zip(op.body.block.args, op.inputs, strict=True):
+            for argument, value in op.outside.items():
                 if not (op.on_host and value in converted):
                     read(value, bounds.get(argument, UNBOUNDED))
         elif isinstance(op, GraphOperation):
@@ -107,7 +99,7 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
     return bounds
 
 
-def maskable(network: NetworkOp, weights: Weights | None = None) -> set[SSAValue]:
+def maskable(network: NetworkOp, weights: WeightSource | None = None) -> set[SSAValue]:
     """Values of which very low numbers, -infinity too, are as good as a bound.
 
     Without ``weights``, constants count as 1.
@@ -186,7 +178,7 @@ def _operands(network: NetworkOp) -> dict[SSAValue, SSAValue]:
         argument: value
         for kernel in network.block.ops
         if isinstance(kernel, KernelOp)
-        for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
+        for argument, value in kernel.outside.items()
     }
 
 

@@ -53,8 +53,7 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
         elif isinstance(op, ScratchOp):
             names[op.result] = namer.unique("scratch")
         elif isinstance(op, KernelOp):
-            for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
-                names[argument] = names[operand]
+            names |= {argument: names[operand] for argument, operand in op.outside.items()}
             _name_block(op.body.block, namer, names)
             inside = isinstance(op.computed.owner, GraphOperation)
             names[op.result] = names[op.computed] if inside else namer.unique(op.symbol.data)
@@ -71,15 +70,3 @@ def _name_of(op: GraphOperation, namer: Namer) -> str:
     if node in namer.known:
         return namer.unique(f"{node}_{operation}")
     return namer.unique(node)
-
-
-def node_results(module: Operation) -> dict[str, list[SSAValue]]:
-    """For each node of the model, the values that operations of its give, in program order.
-
-    The last one of the size of the node's own result is that result; it may be shaped otherwise.
-    """
-    results: dict[str, list[SSAValue]] = {}
-    for op in network_of(module).walk():
-        if isinstance(op, GraphOperation) and op.result_node:
-            results.setdefault(op.result_node, []).append(op.result)
-    return results

@@ -17,19 +17,12 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "Engine": "model",
     "Expression": "expression",
-    "Fusion": "model",
-    "Machine": "model",
-    "Memory": "model",
-    "Move": "model",
-    "Primitive": "model",
-    "Storage": "model",
-    "Synchronisation": "model",
     "load_machine": "load",
     "parse_expression": "expression",
     "to_toml": "load",
 }
+"""The modules of what is not in ``model``."""
 
 __all__ = [
     "Engine",
@@ -49,8 +42,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the names of the room on first use: a target names its capabilities without them."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'tilewright.machine' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"tilewright.machine.{_HOMES[name]}"), name)
+    return getattr(import_module(f"tilewright.machine.{_HOMES.get(name, 'model')}"), name)

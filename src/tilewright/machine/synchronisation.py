@@ -50,8 +50,8 @@ class Synchronisation(BaseModel):
     grain: Grain = "commands"
     """What waits for what. ``rows``: commands are several instructions, and of the commands that
     use a buffer each instruction waits for those that touch the same rows. Computes that hand on
-    results on the chip overlap within a tile, and the instructions of several computes are issued
-    in the order in which they can begin. The lowering gives the signals, as programs know commands
+    results on the chip overlap within a tile, and a kernel's instructions are issued in the order
+    in which they can begin. The lowering gives the signals, as programs know commands
     alone."""
     stalls: bool = True
     """True if a signal is a command that its engine runs alone: the next one starts once all before

@@ -272,7 +272,7 @@ def _image(operand: Operand, kernel: Kernel, memory: Memory, storage: Storage) -
 
 
 def _is_dense(value: SSAValue) -> bool:
-    """Return True if a tensor's place in main memory has no gaps: not a part of another one's."""
+    """Return True if a tensor's place in main memory is dense: not a part of another one's."""
     shape = shape_of(value)
     layout = Layout.parse(layout_of(value), len(shape))
     axes = zip(

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import tilewright.frontends.caffe
+from tilewright.frontends import files
 from tilewright.frontends.caffe.inputs import SOURCES
 from tilewright.frontends.caffe.operators import RULES
 
@@ -22,4 +23,6 @@ def test_codes():
     folder = Path(tilewright.frontends.caffe.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py")))
     used = set(re.findall(r'"(caffe-[a-z-]+)"', source))
+    shared = Path(files.__file__).read_text(encoding="utf-8")
+    used |= {f"caffe-{word}" for word in re.findall(r'"\{family\}-([a-z-]+)"', shared)}
     assert set(re.findall(r"^\| `([a-z-]+)`", TEXT, re.MULTILINE)) == used

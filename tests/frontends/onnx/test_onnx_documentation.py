@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import tilewright.frontends
+from tilewright.frontends import files
 from tilewright.frontends.onnx.microsoft import CONTRIBUTED
 from tilewright.frontends.onnx.operators import RULES
 
@@ -26,4 +27,6 @@ def test_codes():
     folder = Path(tilewright.frontends.__file__).parent
     source = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py")))
     used = set(re.findall(r'"((?:onnx|model)-[a-z-]+)"', source))
+    shared = Path(files.__file__).read_text(encoding="utf-8")
+    used |= {f"onnx-{word}" for word in re.findall(r'"\{family\}-([a-z-]+)"', shared)}
     assert set(re.findall(r"^\| `([a-z-]+)`", TEXT, re.MULTILINE)) == used

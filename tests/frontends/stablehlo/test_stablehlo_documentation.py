@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import tilewright.frontends.stablehlo as package
+from tilewright.frontends import files
 from tilewright.frontends.stablehlo.control import CONTROL, CUSTOM
 from tilewright.frontends.stablehlo.operators import RULES
 
@@ -21,9 +22,11 @@ def test_operations():
 
 
 def test_codes():
-    files = sorted(Path(package.__file__).parent.rglob("*.py"))
-    source = "".join(path.read_text(encoding="utf-8") for path in files)
+    paths = sorted(Path(package.__file__).parent.rglob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in paths)
     used = set(re.findall(r'"(stablehlo-[a-z-]+)"', source))
     # The worker says the last word alone.
     used |= {f"stablehlo-{word}" for word in re.findall(r'Refused\("([a-z-]+)"', source)}
+    shared = Path(files.__file__).read_text(encoding="utf-8")
+    used |= {f"stablehlo-{word}" for word in re.findall(r'"\{family\}-([a-z-]+)"', shared)}
     assert set(rows("Refusals")) == used

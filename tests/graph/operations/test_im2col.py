@@ -9,7 +9,7 @@ import pytest
 
 from tests.graph.operations.catalogue import conv
 from tests.tile.interpreter import run
-from tilewright.graph.operations.im2col import Im2colOp
+from tilewright.graph.operations.windows import Im2colOp
 from tilewright.ir import Block, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.planning import Planner

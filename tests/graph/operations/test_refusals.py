@@ -82,7 +82,7 @@ REFUSED: list[tuple[str, list[Kind], dict[str, Any], str]] = [
     ("prelu", kinds((2, 3), (4, 1)), {}, "do not broadcast|does not broadcast"),
     ("prelu", kinds((3,), (2, 3)), {}, "does not broadcast"),
     ("relu", kinds((2,), (2,)), {}, "takes 1 operands, has 2"),
-    ("sigmoid", kinds((2,), element=F32), {}, "takes 16-bit fixed point"),
+    ("sigmoid", kinds((2,), element=F32), {}, "takes fixed point of 16 bits"),
     ("add", kinds((2, 3), (2,)), {}, "do not broadcast"),
     ("add", [((2,), F16), ((2,), f32)], {}, "operands mix"),
     ("add", [((2,), f32), ((2,), i64)], {}, "operands differ in element type"),

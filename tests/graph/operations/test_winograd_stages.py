@@ -8,7 +8,7 @@ import pytest
 
 from tests.graph.operations.catalogue import conv
 from tests.tile.interpreter import run
-from tilewright.graph.operations.winograd_stages import WinogradInputOp, WinogradOutputOp
+from tilewright.graph.operations.winograd import WinogradInputOp, WinogradOutputOp
 from tilewright.ir import Block, PythonValue, VerifyException
 from tilewright.ir.types import Array, shape_of, tensor
 from tilewright.numerics.winograd import TRANSFORMS

@@ -8,7 +8,7 @@ from tilewright.graph.operations import BY_NAME
 from tilewright.graph.operations.binary import AddOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.pointwise import ReluOp
-from tilewright.graph.operations.shuffle import ChannelShuffleOp
+from tilewright.graph.operations.views import ChannelShuffleOp
 from tilewright.ir import SSAValue
 from tilewright.targets.cpu.processors import this_processor
 

@@ -5,7 +5,7 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations.binary import AddOp
-from tilewright.graph.operations.layer_norm import LayerNormOp
+from tilewright.graph.operations.normalisation import LayerNormOp
 from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine

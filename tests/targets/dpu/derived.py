@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.words import Statement, decode, encode, to_bytes
-from tilewright.targets.dpu import build
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.footprint import Footprint, Footprints, Span
 from tilewright.targets.dpu.isa import REVISIONS
@@ -20,7 +19,7 @@ from tilewright.targets.dpu.operations import Operation, operations_of, read_pro
 from tilewright.targets.dpu.tokens import CLASSES, tokens_for
 
 
-class Builder(build.Builder):
+class Builder:
     """Collects the instructions of one program for a core.
 
     build = Builder(core)
@@ -28,6 +27,17 @@ class Builder(build.Builder):
     ...
     operations = build.finish()        # tokens set, END added
     """
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.instructions = REVISIONS[core.isa]
+        self.statements: list[Statement] = []
+
+    def add(self, mnemonic: str, **values: int) -> int:
+        """Append an instruction; fields by name, choices as their numbers. Returns its number."""
+        self.instructions.by_mnemonic[mnemonic].format.verify(values, mnemonic)
+        self.statements.append(Statement(mnemonic, values))
+        return len(self.statements) - 1
 
     def words(self) -> bytes:
         """The program with END and tokens, as bytes of a file.

@@ -18,14 +18,12 @@ from tilewright.frontends.caffe.net import Layer, layers_of
 from tilewright.frontends.caffe.operators import NOT_IN_PLACE, RULES
 from tilewright.frontends.caffe.reader import read_prototxt
 from tilewright.frontends.caffe.stored import Parameters, Stored, read_caffemodel, stored_in, unused
-from tilewright.frontends.emitter import NetworkBuilder
+from tilewright.frontends.emitter import NewNetwork
 from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.limits import shown
 from tilewright.frontends.mapped import MappedFile
-from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import SSAValue
 from tilewright.ir.types import tensor
 
 
@@ -76,12 +74,9 @@ class _Importer:
         self.name = identifier(net.name or path.stem, "network")
         self.form = 1 if net.layers else 2
         known = {name: shape for name, shape in inputs.items() if shape is not None}
-        self.operator = NetworkOp.of(
-            self.name, [(name, tensor(shape)) for name, shape in known.items()], self.outputs
-        )
-        self.weights = Weights()
-        self.network = NetworkBuilder(self.operator.block, self.weights)
-        self.inputs = dict(self.operator.inputs)
+        kinds = [(name, tensor(shape)) for name, shape in known.items()]
+        self.network = NewNetwork(self.name, kinds, self.outputs)
+        self.inputs = dict(self.network.operator.inputs)
         self.values: dict[str, SSAValue] = {}
         """The blobs that are known so far; those that were refused are not."""
         self.parameterised: set[str] = set()
@@ -105,9 +100,7 @@ class _Importer:
         if self.problems:
             raise TilewrightError(self.problems)
         results = [self.values[name] for name in self.outputs]
-        self.operator.block.add_op(OutputOp.build(operands=[results]))
-        module = ModuleOp([self.operator])
-        module.verify()
+        module = self.network.finish(results)
         if self.parameters.made_up:
             self.notes.append(
                 "there is no caffemodel: weights are random (seeded by the layers' names, "
@@ -118,7 +111,7 @@ class _Importer:
         nodes = tuple(ModelNode(item.name, item.type, item.tops) for item in self.layers)
         return Imported(
             module,
-            self.weights,
+            self.network.weights,
             self.name,
             self.form,
             self.source.digest,

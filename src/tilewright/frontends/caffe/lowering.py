@@ -125,10 +125,6 @@ class Lowering(Emitter):
         values = np.asarray(array, np.float32)
         return self.network.weight(values, f"{self.layer.name}.{hint}")
 
-    def placeholder(self, shape: Sequence[int]) -> SSAValue:
-        """A tensor that stands in for what was refused."""
-        return self.network.placeholder(shape)
-
 
 Rule = Callable[[Lowering], Sequence[SSAValue]]
 """Imports one layer: emits what it means and returns one value per top.

@@ -81,8 +81,16 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
     layers = _inputs(net, problems, title)
     if net.HasField("state") and (net.state.phase != TEST):
         notes.append("the file asks for the training phase; its test phase is taken")
-    old = list(map(_from_v1, net.layers, range(len(net.layers))))
-    for layer in (*old, *map(_from_v2, net.layer, range(len(net.layer)))):
+    kind_of = message_class("V1LayerParameter").LayerType.Name
+    old = [
+        _layer(proto, TYPES_V1[kind_of(proto.type)], index, tuple(proto.param))
+        for index, proto in enumerate(net.layers)
+    ]
+    new = [
+        _layer(proto, proto.type, index, tuple(item.name for item in proto.param))
+        for index, proto in enumerate(net.layer)
+    ]
+    for layer in (*old, *new):
         proto = layer.proto
         if layer.type == "" and old and proto.HasField("layer"):
             problems.append(
@@ -104,16 +112,6 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
         if _takes_part(proto, net.state):
             layers.append(layer)
     return layers
-
-
-def _from_v2(proto: Any, index: int) -> Layer:
-    shared = tuple(item.name for item in proto.param)
-    return _layer(proto, proto.type, index, shared)
-
-
-def _from_v1(proto: Any, index: int) -> Layer:
-    kind = message_class("V1LayerParameter").LayerType.Name(proto.type)
-    return _layer(proto, TYPES_V1[kind], index, tuple(proto.param))
 
 
 def _layer(proto: Any, kind: str, index: int, shared: tuple[str, ...]) -> Layer:

@@ -10,16 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import refuse
-
-try:
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-except ModuleNotFoundError as error:  # pragma: no cover - onnx brings protobuf along
-    raise refuse(
-        "caffe-protobuf",
-        "Caffe models are read with protobuf, which is not installed",
-        help="pip install 'tilewright[caffe]'",
-    ) from error
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 PACKAGE = "tilewright.caffe"
 SCHEMA = Path(__file__).with_name("schema.txtpb")

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.frontends.emitter import NetworkBuilder
+from tilewright.frontends.emitter import NewNetwork
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx import functions
@@ -20,10 +20,8 @@ from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nod
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
-from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, PythonValue, SSAValue, to_attribute
+from tilewright.ir import PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes import Shapes
 
@@ -64,7 +62,6 @@ class _Importer:
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.empty: list[EmptyOutput] = []
-        self.weights = Weights()
         self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
         arrays = {**stored, **given_arrays(self.graph, constants)}
@@ -76,13 +73,13 @@ class _Importer:
             kind = kinds.pop(name)
             arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
-        self.operator = NetworkOp.of(self.name, list(kinds.items()), self.outputs)
+        self.network = NewNetwork(self.name, list(kinds.items()), self.outputs)
         values: dict[str, Item | Unknown] = dict.fromkeys(inputs, UNKNOWN)
-        values.update(self.operator.inputs)
+        values.update(self.network.operator.inputs)
         values.update({name: Constant(array, name) for name, array in arrays.items()})
         self.scope = Scope(values, tensors)
         self.body = Body(
-            NetworkBuilder(self.operator.block, self.weights),
+            self.network,
             source.files,
             functions.functions_of(source.model),
             self.problems,
@@ -101,15 +98,13 @@ class _Importer:
         values = [value for value in results if value is not None]
         empty = {output.name for output in self.empty}
         names: list[PythonValue] = [name for name in self.outputs if name not in empty]
-        self.operator.properties["output_names"] = to_attribute(names)
-        self.operator.block.add_op(OutputOp.build(operands=[values]))
-        module = ModuleOp([self.operator])
-        module.verify()
+        self.network.operator.properties["output_names"] = to_attribute(names)
+        module = self.network.finish(values)
         digest, notes = self.source.digest, tuple(self.notes)
         named = (ModelNode(n.name, n.operator, n.outputs) for n in self.nodes)
         return Imported(
             module,
-            self.weights,
+            self.network.weights,
             self.name,
             self.versions.get("", 0),
             digest,
@@ -173,7 +168,7 @@ class _Importer:
                     f"output {shown(name)} of shape {list(shape)} has no elements; left out"
                 )
                 return None
-            return self.body.network.weight(value.array, value.name)
+            return self.network.weight(value.array, value.name)
         if isinstance(value, ValueList | Absent):
             reason = "it is a sequence or an optional, and no tensor"
             self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.frontends.emitter import NetworkBuilder
+from tilewright.frontends.emitter import NewNetwork
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.limits import shown
 from tilewright.frontends.stablehlo.body import Body, check_kinds, tensor_entry
@@ -16,10 +16,8 @@ from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.program import Block, Operation
 from tilewright.frontends.stablehlo.reader import Exported, Source, read_program
 from tilewright.frontends.stablehlo.values import Entry, View
-from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import SSAValue
 from tilewright.ir.types import element_of, tensor
 
 
@@ -51,11 +49,8 @@ class _Importer:
         name = program.name.removeprefix("jit_")
         self.name = identifier(name if name.strip("_") else "network", "network")
         kinds = [tensor(kind.shape, element_of(kind.dtype)) for kind in self.block.kinds]
-        self.operator = NetworkOp.of(
-            self.name, list(zip(self.names, kinds, strict=True)), self.outputs
-        )
-        self.weights = Weights()
-        self.network = NetworkBuilder(self.operator.block, self.weights)
+        named = list(zip(self.names, kinds, strict=True))
+        self.network = NewNetwork(self.name, named, self.outputs)
         self.body = Body(program, self.network, self.problems, CONTROL)
 
     def _check_inputs(self, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -88,7 +83,7 @@ class _Importer:
 
     def run(self) -> Imported:
         """The program as a network; raises TilewrightError."""
-        inputs: list[Entry] = [tensor_entry(value) for _, value in self.operator.inputs]
+        inputs: list[Entry] = [tensor_entry(value) for _, value in self.network.operator.inputs]
         results: Sequence[Entry | None] = []
         try:
             scope = dict[int, Entry | None](zip(self.block.arguments, inputs, strict=True))
@@ -98,11 +93,9 @@ class _Importer:
         values = self._outputs(results)
         if self.problems:
             raise TilewrightError(self.problems)
-        self.operator.block.add_op(OutputOp.build(operands=[values]))
-        module = ModuleOp([self.operator])
-        module.verify()
+        module = self.network.finish(values)
         digest, nodes = self.source.digest, tuple(self.body.nodes)
-        return Imported(module, self.weights, self.name, 1, digest, nodes=nodes)
+        return Imported(module, self.network.weights, self.name, 1, digest, nodes=nodes)
 
     def _outputs(self, results: Sequence[Entry | None]) -> list[SSAValue]:
         """The tensors that the program returns."""

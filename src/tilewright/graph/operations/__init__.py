@@ -11,11 +11,7 @@ from tilewright.graph.operations import (
     attention,
     binary,
     convolution,
-    functions,
-    gradients,
-    im2col,
     indexing,
-    layer_norm,
     logic,
     matrix,
     normalisation,
@@ -26,20 +22,19 @@ from tilewright.graph.operations import (
     quantisation,
     reductions,
     separable,
-    shuffle,
     sparse,
     views,
+    windows,
     winograd,
-    winograd_stages,
 )
 from tilewright.graph.operations.base import OPERATIONS, Operation
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
 FAMILIES = (
-    *(attention, binary, convolution, functions, gradients, im2col, indexing),
-    *(layer_norm, logic, matrix, normalisation, numbers, pieces, pointwise, pooling),
-    *(quantisation, reductions, separable, shuffle, sparse, views, winograd, winograd_stages),
+    *(attention, binary, convolution, indexing, logic, matrix, normalisation, numbers),
+    *(pieces, pointwise, pooling, quantisation, reductions, separable, sparse, views),
+    *(windows, winograd),
 )
 """The files whose operations are in ``OPERATIONS`` once they are imported."""
 

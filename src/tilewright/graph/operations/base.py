@@ -230,19 +230,21 @@ class Operation(GraphOperation):
             return values.astype(dtype)
         return values
 
-    def narrow(self, kind: Type) -> FixedType:
-        """The element of an operand that must be fixed point of 8 or 16 bits."""
+    def fixed(self, kind: Type, bits: Sequence[int] = NARROW) -> FixedType:
+        """The element of an operand that must be fixed point of so many bits, or so many."""
         element = kind.element_type
-        if not isinstance(element, FixedType) or element.bits.data not in NARROW:
-            raise self.wrong(f"takes fixed point of 8 or 16 bits, found {element}")
+        if not isinstance(element, FixedType) or element.bits.data not in bits:
+            these = " or ".join(map(str, bits))
+            raise self.wrong(f"takes fixed point of {these} bits, found {element}")
         return element
 
-    def fixed16(self, kind: Type) -> FixedType:
-        """The element of an operand that must be 16-bit fixed point."""
-        element = kind.element_type
-        if not isinstance(element, FixedType) or element.bits.data != 16:
-            raise self.wrong(f"takes 16-bit fixed point, found {element}")
-        return element
+    def need_shapes(self, wanted: Mapping[str, Sequence[int]], types: Sequence[Type]) -> None:
+        """Check the shapes of operands, which messages call by these names; those at the end may
+        be absent."""
+        for (name, shape), kind in zip(wanted.items(), types, strict=False):
+            if kind.get_shape() != tuple(shape):
+                have = list(kind.get_shape())
+                raise self.wrong(f"{name} must have shape {list(shape)}, has {have}")
 
     def need_float(self, kind: Type) -> None:
         """Check that an operand holds floats."""

@@ -8,7 +8,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from tilewright.graph.operations.base import SHORT_FLOATS, Attributes, Operation, Type, definition
-from tilewright.graph.operations.windows import WindowOperation
+from tilewright.graph.operations.windows import WindowOperation, check_images
 from tilewright.ir import (
     Attribute,
     f32,
@@ -43,20 +43,16 @@ class ConvOp(WindowOperation):
         """[n, co, oh, ow] with oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
         self.check_operands(types)
         x, w = types[0].get_shape(), types[1].get_shape()
-        self.need(len(x) == 4, f"images must have rank 4, have shape {list(x)}")
+        check_images(self, x)
         self.need(len(w) == 4, f"weights must have rank 4, have shape {list(w)}")
-        self.need(min(*x, *w) >= 1, f"empty images {list(x)} or weights {list(w)}")
+        self.need(min(w) >= 1, f"empty weights {list(w)}")
         (_, pads, dilations), group = self.slide, self.integer("group", 1, 2**24)
         self.need(
             x[1] == w[1] * group,
             f"{x[1]} input channels, but weights for {w[1]} channels in {group} groups",
         )
         self.need(w[0] % group == 0, f"{w[0]} output channels do not divide into {group} groups")
-        if len(types) == 3:
-            self.need(
-                types[2].get_shape() == (w[0],),
-                f"bias must have shape [{w[0]}], has {list(types[2].get_shape())}",
-            )
+        self.need_shapes({"bias": w[:1]}, types[2:])
         oh, ow = self.windowed(x[2:], w[2:])
         self.need(
             oh >= 1 and ow >= 1,
@@ -141,7 +137,7 @@ def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
         return f32
     if not isinstance(x, FixedType):
         return operation.common_element(types)
-    left, right = operation.narrow(types[0]), operation.narrow(types[1])
+    left, right = operation.fixed(types[0]), operation.fixed(types[1])
     result = FixedType.of(32, left.fraction.data + right.fraction.data)
     if len(types) == 3:
         operation.need(

@@ -1,4 +1,4 @@
-"""Batch normalisation, local response normalisation and softmax."""
+"""Batch, layer and local response normalisation, and softmax."""
 
 from __future__ import annotations
 
@@ -31,11 +31,8 @@ class BatchNormOp(Operation):
         self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) >= 2, f"x needs rank 2 at least, has shape {list(shape)}")
-        for name, kind in zip(("scale", "shift", "mean", "variance"), types[1:], strict=True):
-            self.need(
-                kind.get_shape() == (shape[1],),
-                f"{name} must have shape [{shape[1]}], has {list(kind.get_shape())}",
-            )
+        names = ("scale", "shift", "mean", "variance")
+        self.need_shapes(dict.fromkeys(names, shape[1:2]), types[1:])
         self.need(self.number("epsilon") >= 0, "epsilon must not be negative")
         element = self.common_element(types)
         return self.result_of(shape, element)
@@ -74,7 +71,7 @@ class LrnOperation(Operation):
         alpha = self.parameters[1]
         element = types[0].element_type
         if isinstance(element, FixedType):
-            element = self.fixed16(types[0])
+            element = self.fixed(types[0], (16,))
             point = element.fraction.data
             self.need(alpha < 4, f"alpha must be less than 4 in fixed point, is {alpha}")
             self.need(-5 <= point <= 26, f"binary point {point} must lie in [-5, 26]")
@@ -148,7 +145,7 @@ class SoftmaxOp(Operation):
         self.need(shape[axis] >= 1, f"axis {axis} of {list(shape)} is empty")
         element = types[0].element_type
         if isinstance(element, FixedType):
-            point = self.fixed16(types[0]).fraction.data
+            point = self.fixed(types[0], (16,)).fraction.data
             self.need(-29 <= point <= 46, f"binary point {point} must lie in [-29, 46]")
             element = FixedType.of(16, 14)
         else:
@@ -166,3 +163,41 @@ class SoftmaxOp(Operation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""
         return self.rows(operands, result, self.counted_axis)
+
+
+@definition
+class LayerNormOp(Operation):
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis.
+
+    Operands x, and perhaps scale and shift, one number for each place of the axis. Without
+    ``centred`` nothing is subtracted, and the mean of the squares takes the variance's place.
+    Ba et al., "Layer normalization", 2016; Zhang and Sennrich, "Root mean square layer
+    normalization", 2019. Floats only: simplify makes it, for machines that compute it at once.
+    """
+
+    name = "graph.layer_norm"
+    DEFAULTS: ClassVar[Attributes] = {"epsilon": 1e-5, "centred": True}
+    ARITY: ClassVar[tuple[int, int]] = (1, 3)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "bias")
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape of x."""
+        self.check_operands(types)
+        self.need_float(types[0])
+        shape = types[0].get_shape()
+        self.need(len(shape) >= 1 and shape[-1] >= 1, f"has nothing to normalise in {list(shape)}")
+        self.need_shapes(dict.fromkeys(("scale", "shift"), shape[-1:]), types[1:])
+        self.need(self.number("epsilon") >= 0, "epsilon must not be negative")
+        self.need(self.get("centred", True) in (0, 1), "centred must be true or false")
+        return self.result_of(shape, self.common_element(types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In float64, rounded to float32, and from there to results of 16 bits."""
+        x, *others = widened(arrays)
+        centred = bool(self.get("centred", True))
+        rows = reference.layer_norm(x, others, self.number("epsilon"), centred=centred)
+        return self.as_result(rows)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0.. of the other axes | axis, which a tile keeps whole."""
+        return self.rows(operands, result, len(shape_of(self.result)) - 1)

@@ -17,6 +17,7 @@ from tilewright.ir import i1
 from tilewright.ir.types import Array, FixedType
 from tilewright.numerics import pointwise
 from tilewright.numerics.element_types import widened
+from tilewright.numerics.operators import FUNCTIONS
 from tilewright.planning.domain import Role, Stage
 
 
@@ -68,7 +69,7 @@ class TableOperation(PointwiseOperation):
             if isinstance(default, float):
                 _ = self.number(name)
         if isinstance(types[0].element_type, FixedType):
-            _ = self.fixed16(types[0])
+            _ = self.fixed(types[0], (16,))
         else:
             self.need_float(types[0])
         return self.result_of(types[0].get_shape(), types[0].element_type)
@@ -157,8 +158,34 @@ class PReluOp(PointwiseOperation):
         )
         element = types[0].element_type
         if isinstance(element, FixedType):
-            slope = self.narrow(types[1]).fraction.data
+            slope = self.fixed(types[1]).fraction.data
             self.need(1 <= slope <= 30, f"the slope's binary point must lie in [1, 30], is {slope}")
         else:
             element = self.computed_element(types)
         return self.result_of(shape, element)
+
+
+class FloatOperation(PointwiseOperation):
+    """A function of one float."""
+
+    FIXED_POINT: ClassVar[bool] = False
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """Return the operand's type, which the result has."""
+        result = super().infer(types)
+        self.need_float(result)
+        return result
+
+
+for _name, _function in FUNCTIONS.items():
+    define(
+        TableOperation if "table" in _function.traits else FloatOperation,
+        {_name: _function.c},
+        DEFAULTS=_function.parameters,
+    )
+
+define(
+    PointwiseOperation,
+    {"sign": "1, 0 or -1: the sign of x; not defined on fixed point."},
+    FIXED_POINT=False,
+)

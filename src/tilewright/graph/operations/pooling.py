@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Attributes, Type, definition
-from tilewright.graph.operations.windows import WindowOperation
+from tilewright.graph.operations.windows import WindowOperation, check_images
 from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
@@ -23,8 +23,7 @@ class PoolOperation(WindowOperation):
         """[n, c, oh, ow]; every window must touch the image (or padding that counts)."""
         self.check_operands(types)
         x = types[0].get_shape()
-        self.need(len(x) == 4, f"images must have rank 4, have shape {list(x)}")
-        self.need(min(x) >= 1, f"empty images {list(x)}")
+        check_images(self, x)
         kernel, (strides, pads, dilations) = self.integers("kernel", 2, 1), self.slide
         extents = self.windowed(x[2:], kernel)
         self.need(min(extents) >= 1, f"kernel {list(kernel)} exceeds the padded image")

@@ -1,4 +1,4 @@
-"""Reductions over axes: sums, products, extremes, means, and where an extreme lies."""
+"""Reductions over axes: sums, products, extremes, means, where an extreme lies, its gradient."""
 
 from __future__ import annotations
 
@@ -147,3 +147,30 @@ class PlaceOperation(ReduceOperation):
 for _name, _place, _which in (("max", np.argmax, "largest"), ("min", np.argmin, "smallest")):
     _meaning = f"The index of the {_which} element along the one axis in ``axes``."
     define(PlaceOperation, {f"arg_{_name}": _meaning}, axes=prop_def(), PLACE=_place)
+
+
+@definition
+class MaximumGradientOp(Operation):
+    """The gradients of values of which the greatest is taken: [n, j, p] of [n, j + 2, p].
+
+    The operand holds j values, the greatest of them, and its gradient. The first value that is no
+    less than the greatest takes the gradient, the last one if no other is; the rest get 0.
+    """
+
+    name = "graph.maximum_gradient"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """Two steps fewer along the second axis."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        self.need(len(shape) == 3, f"takes rank 3, has shape {list(shape)}")
+        self.need(shape[1] >= 3, f"{shape[1]} steps hold no value, its greatest and its gradient")
+        return self.result_of((shape[0], shape[1] - 2, shape[2]), types[0].element_type)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact for every element type."""
+        return reference.maximum_gradient(np.asarray(arrays[0]))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, j, p | k: k runs through all that is given, j through the values."""
+        return self.nest(operands, result, "n k p -> n j p")

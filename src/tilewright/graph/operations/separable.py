@@ -57,8 +57,7 @@ class SeparableConvOp(WindowOperation):
             f"weights must have shape [co, {x[1]}, 1, 1], have {list(w)}",
         )
         self.need(len(types[3].get_shape()) == 1, "scratch must have rank 1")
-        for kind, channels in ((types[4], x[1]), (types[5], w[0])):
-            self.need(kind.get_shape() == (channels,), f"a bias must have shape [{channels}]")
+        self.need_shapes({"the first bias": x[1:2], "the second bias": w[:1]}, types[4:])
         self.need(
             str(self.get("between", "")) in BETWEEN, f"knows the maps {', '.join(BETWEEN[1:])}"
         )

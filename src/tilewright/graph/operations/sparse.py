@@ -68,10 +68,7 @@ class SparseProductOp(WindowOperation):
             streams[0] == ceil_div(channels, lanes) and x[1] % streams[1] == 0,
             f"streams {list(streams)} are not those of {x[1]} by {channels} channels",
         )
-        self.need(
-            len(types) == 2 or types[2].get_shape() == (channels,),
-            f"bias must have shape [{channels}]",
-        )
+        self.need_shapes({"bias": (channels,)}, types[2:])
         kernel, _ = self.integers("kernel", 2, 1), self.slide
         element = product_element(self, types)
         if len(x) == 2:

@@ -1,11 +1,20 @@
-"""Windows that slide over images [n, c, h, w]: sizes of results, and what a window reads."""
+"""Windows that slide over images [n, c, h, w]: sizes of results, and what a window reads.
+
+Where the explicit method's first step is a kernel of its own, it writes windows side by side. The
+second is a convolution of windows of one point on what it writes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Operation, Type
+import numpy as np
+
+from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.ir import f32, prop_def
+from tilewright.ir.types import Array, shape_of
+from tilewright.planning.domain import Stage
 
 
 class WindowOperation(Operation):
@@ -57,11 +66,57 @@ def windowed(
 
 def check_images(op: Operation, x: Sequence[int]) -> None:
     """Check that a shape is that of images, [n, c, h, w], with a pixel at least."""
-    op.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+    op.need(len(x) == 4, f"images must have rank 4, have shape {list(x)}")
+    op.need(min(x) >= 1, f"empty images {list(x)}")
 
 
 def check_scratch(op: Operation, types: Sequence[Type], channels: int) -> None:
     """Check operands after the first two: scratch, and perhaps a bias for each channel."""
     op.need(len(types[2].get_shape()) == 1, "scratch must have rank 1")
-    fits = len(types) == 3 or types[3].get_shape() == (channels,)
-    op.need(fits, f"bias must have shape [{channels}]")
+    op.need_shapes({"bias": (channels,)}, types[3:])
+
+
+@definition
+class Im2colOp(WindowOperation):
+    """Every input of every window of images, as [n, c, kh, kw, oh, ow] (swATOP, section 3).
+
+    The operand is [n, c, h, w] float32; ``kernel`` is the window's extent, and the other attributes
+    are a conv's. Element (n, c, i, j, y, x) is the input (y*stride + i*dilation - top,
+    x*stride + j*dilation - left), 0 where that is padding. Choose-methods makes it of a conv.
+    """
+
+    name = "graph.im2col"
+    kernel = prop_def()
+    DEFAULTS: ClassVar[Attributes] = {"kernel": None, **WindowOperation.DEFAULTS}
+
+    @property
+    def how(self) -> str:
+        """Name the method and its sizes."""
+        rows, columns = self.integers("kernel", 2, 1)
+        return f"explicit method, windows of {rows}x{columns}"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[n, c, kh, kw, oh, ow], oh and ow as of a conv."""
+        self.check_operands(types)
+        x, taps = types[0].get_shape(), self.integers("kernel", 2, 1)
+        self.need(types[0].element_type == f32, "takes images of float32")
+        check_images(self, x)
+        oh, ow = self.slid(x, taps)
+        return self.result_of((*x[:2], *taps, oh, ow), f32)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Copies of the inputs."""
+        (sh, sw), (top, left, bottom, right), (dh, dw) = self.slide
+        _, _, kh, kw, oh, ow = shape_of(self.result)
+        padded = np.pad(arrays[0], ((0, 0), (0, 0), (top, bottom), (left, right)))
+        result = np.empty(shape_of(self.result), arrays[0].dtype)
+        for i in range(kh):
+            for j in range(kw):
+                rows = slice(i * dh, i * dh + (oh - 1) * sh + 1, sh)
+                columns = slice(j * dw, j * dw + (ow - 1) * sw + 1, sw)
+                result[:, :, i, j] = padded[:, :, rows, columns]
+        return result
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, c, kh, kw, oh, ow: a copy, none of them reduces."""
+        return self.nest(operands, result, f"n c {self.pixel} -> n c kh kw oh ow")

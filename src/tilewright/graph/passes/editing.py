@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
@@ -27,6 +27,7 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     TensorType,
+    Use,
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
@@ -113,9 +114,11 @@ class Rewriter:
 
     ctx: CompilerContext
     op: Operation
-    """What is rewritten: all that is made stands before it."""
+    """What is rewritten."""
     like: Operation | None = None
     """The operation whose node new ones come from, where that is another than ``op``."""
+    place: AnyOperation | None = None
+    """The operation before which new ones stand, where that is another than ``op``."""
 
     @property
     def machine(self) -> Machine:
@@ -132,6 +135,10 @@ class Rewriter:
         """The same for the node of another operation."""
         return Rewriter(self.ctx, self.op, like)
 
+    def before(self, later: AnyOperation) -> Rewriter:
+        """The same, but that operations stand before a later one."""
+        return Rewriter(self.ctx, self.op, self.like, later)
+
     def constant(self, value: SSAValue) -> Array | None:
         """The array of a weight; None if the value is computed."""
         return constant(value, self.ctx)
@@ -139,12 +146,12 @@ class Rewriter:
     def make(self, name: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
         """The result of a new operation."""
         like = self.like or self.op
-        return make(name, inputs, attributes, before=self.op, like=like).result
+        return make(name, inputs, attributes, before=self.place or self.op, like=like).result
 
     def weight(self, array: Array, hint: str, element: Attribute | None = None) -> SSAValue:
         """A new weight; a hint that begins with a dot follows the name of the node."""
         name = f"{self.node}{hint}" if hint.startswith(".") else hint
-        return add_weight(self.ctx, array, self.op, name, element)
+        return add_weight(self.ctx, array, self.place or self.op, name, element)
 
     def reshaped(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
         """A value in another shape; the last reshape is shared if it is it."""
@@ -163,6 +170,12 @@ class Rewriter:
             if op.result.first_use is None:
                 erase(op)
         return True
+
+
+def use_instead(uses: Iterable[Use], value: SSAValue) -> None:
+    """Let what made these uses of a value read another."""
+    for use in list(uses):
+        use.operation.operands[use.index] = value
 
 
 def producer(value: SSAValue, *names: str) -> Operation | None:

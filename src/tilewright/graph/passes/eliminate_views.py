@@ -12,12 +12,11 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.operations.views import JoinOperation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
-from tilewright.graph.passes.editing import compiler, make, replace, sweep
+from tilewright.graph.passes.editing import Rewriter, compiler, sweep
 from tilewright.graph.passes.enclosing import symbols_of
 from tilewright.graph.passes.insertion import insert_kernel, objected
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr
-from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
@@ -95,13 +94,13 @@ def _copy_views(network: NetworkOp, context: CompilerContext, symbols: set[str])
         if op.operation == "reshape":
             layout = _dense_layout(op)
             op.operands[0] = copy_kernel(op.inputs[0], layout, op, context, symbols).result
-        elif op.operation != "transpose" or not _narrowed(op, addresses):
+        elif op.operation != "transpose" or not _narrowed(op, addresses, Rewriter(context, op)):
             insert_kernel(op, objected(op, context.machine), context, symbols)
         return True
     return False
 
 
-def _narrowed(op: Operation, addresses: Addresses) -> bool:
+def _narrowed(op: Operation, addresses: Addresses, at: Rewriter) -> bool:
     """Let a transpose of more axes than transfers have, if it can, transpose fewer: those that lie
     alike in operand and result become one, between two reshapes that are addresses."""
     (value,), rank = op.inputs, len(shape_of(op.result))
@@ -112,11 +111,9 @@ def _narrowed(op: Operation, addresses: Addresses) -> bool:
     shape, order = _joined_axes(shape_of(value), op.integers("permutation"))
     if len(shape) == rank:
         return False
-    joined = make("reshape", [value], {"shape": shape}, before=op, like=op)
-    turned = make("transpose", [joined.result], {"permutation": order}, before=op, like=op)
-    result = shape_of(op.result)
-    replace(op, make("reshape", [turned.result], {"shape": result}, before=op, like=op).result)
-    return True
+    joined = at.make("reshape", value, shape=shape)
+    turned = at.make("transpose", joined, permutation=order)
+    return at.replace(at.make("reshape", turned, shape=shape_of(op.result)))
 
 
 def _joined_axes(
@@ -162,11 +159,5 @@ def _copy_outputs(network: NetworkOp, context: CompilerContext, symbols: set[str
         ):
             continue
         if value not in copies:
-            copies[value] = _copy(value, last, context, symbols)
+            copies[value] = copy_kernel(value, "", last, context, symbols).result
         last.operands[index] = copies[value]
-
-
-def _copy(
-    value: SSAValue, before: AnyOperation, context: CompilerContext, symbols: set[str]
-) -> SSAValue:
-    return copy_kernel(value, "", before, context, symbols).result

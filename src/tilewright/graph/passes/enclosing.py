@@ -66,10 +66,7 @@ def copied(
     They read the kernel's operands; where ``known`` has a value of the network for an operand, or
     for a result within the kernel, they read that.
     """
-    outer = {
-        argument: known.get(value, value)
-        for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
-    }
+    outer = {argument: known.get(value, value) for argument, value in kernel.outside.items()}
     values: dict[SSAValue, SSAValue] = {**outer, **known}
     copies = [op.clone(values) for op in operations]
     for copy in copies:

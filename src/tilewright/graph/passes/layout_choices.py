@@ -15,7 +15,7 @@ from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.graph.operations.quantisation import BYTES
 from tilewright.graph.operations.views import JoinOperation, PadOp, SliceOp
 from tilewright.graph.passes.computed_weights import by_price
-from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.constraints import Candidate, candidate, serving
 from tilewright.graph.passes.strides import (
     dense_box,
     pads,
@@ -254,19 +254,13 @@ def _in_order(kernel: KernelOp, machine: Machine, planner: Planner) -> list[Prim
     behind caches the planner prices the copies, too; elsewhere those come first that read computed
     weights as they lie.
     """
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    asked = candidate(anchor)
-    constants = {
-        argument
-        for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
-        if isinstance(value.owner, WeightOp)
-    }
-    operands = asked.stage.inputs if asked.stage is not None else ()
+    asked = _anchor(kernel)
+    anchor = asked.op
+    outside, operands = kernel.outside, asked.stage.inputs if asked.stage is not None else ()
     computed = [
         operand
         for value, operand in zip(anchor.inputs, operands, strict=False)
-        if operand.role == "weight" and value not in constants
+        if operand.role == "weight" and not isinstance(outside[value].owner, WeightOp)
     ]
 
     def moves(primitive: Primitive) -> bool:
@@ -290,14 +284,8 @@ def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -
     Read off the access maps: along an axis that the layout cuts, a coefficient is 1 or a multiple
     of the block. A primitive that keeps such a dim whole sees to it itself.
     """
-    anchor = kernel.operations[0]
-    stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
-    if stage is None:
-        return True
-    arguments: list[SSAValue] = list(kernel.body.block.args)
-    texts = [choice.operands[arguments.index(value)] for value in anchor.inputs]
-    for operand, text in zip((*stage.inputs, stage.output), (*texts, choice.result), strict=True):
-        for factor in parse(text or "", len(operand.shape)).factors:
+    for operand, text in _anchor_layouts(kernel, choice):
+        for factor in parse(text, len(operand.shape)).factors:
             terms = operand.access[factor.axis].terms
             steps = {abs(step) for name, step in terms if name not in primitive.whole} - {1}
             if any(step % factor.divisor for step in steps):
@@ -307,19 +295,30 @@ def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -
 
 def _runs_along(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
     """Return True if the anchor's operands lie along the dims that a primitive asks for."""
-    anchor = kernel.operations[0]
-    stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
-    if stage is None:
-        return True
-    arguments: list[SSAValue] = list(kernel.body.block.args)
-    texts = [choice.operands[arguments.index(value)] for value in anchor.inputs]
+    extents = _anchor(kernel).extents
     return all(
         operand.role not in primitive.operands
-        or lies_along(operand, text or "", primitive.operands[operand.role].along, stage.extents)
-        for operand, text in zip(
-            (*stage.inputs, stage.output), (*texts, choice.result), strict=True
-        )
+        or lies_along(operand, text, primitive.operands[operand.role].along, extents)
+        for operand, text in _anchor_layouts(kernel, choice)
     )
+
+
+def _anchor(kernel: KernelOp) -> Candidate:
+    """A kernel's anchor with its loop nest."""
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    return candidate(anchor)
+
+
+def _anchor_layouts(kernel: KernelOp, choice: Choice) -> list[tuple[Operand, str]]:
+    """The anchor's operands and its result, each with the layout that a choice gives it."""
+    anchor = _anchor(kernel)
+    if anchor.stage is None:
+        return []
+    arguments: list[SSAValue] = list(kernel.body.block.args)
+    texts = [choice.operands[arguments.index(value)] or "" for value in anchor.op.inputs]
+    operands = (*anchor.stage.inputs, anchor.stage.output)
+    return list(zip(operands, (*texts, choice.result), strict=True))
 
 
 def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[set[str]]:
@@ -359,9 +358,7 @@ def operands_by_role(kernel: KernelOp) -> list[dict[str, Operand | None]]:
 
 def operand_uses(kernel: KernelOp) -> list[list[tuple[Use, str, Operand | None]]]:
     """For every operand of a kernel its uses, the anchor's first: their roles and operands."""
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    stage = candidate(anchor).stage
+    anchor, stage = kernel.operations[0], _anchor(kernel).stage
     described = stage.inputs if stage is not None else ()
     uses: list[list[tuple[Use, str, Operand | None]]] = []
     for argument in kernel.body.block.args:

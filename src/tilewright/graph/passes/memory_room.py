@@ -44,10 +44,10 @@ class NetworkMemory:
         assert isinstance(anchor, Operation)
         asked = candidate(anchor)
         primitive = next(iter(serving(asked, self.machine)), None)
-        outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+        outer = kernel.outside
         pairs = zip(anchor.inputs, asked.stage.inputs if asked.stage else (), strict=False)
         for inner, operand in pairs:
-            value = outer.get(inner)  # type: ignore[arg-type]
+            value = outer.get(inner)
             if primitive is None or value is None or not isinstance(value.owner, WeightOp):
                 continue
             shape = shape_of(value)

@@ -16,6 +16,7 @@ from tilewright.graph.operations.base import is_float
 from tilewright.graph.operations.convolution import SHORT_FLOATS, ConvOp
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.memory_room import NetworkMemory
+from tilewright.graph.passes.reanchoring import anchor_operands
 from tilewright.ir import Context, ModuleOp, ModulePass, i16
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor_type
@@ -172,15 +173,9 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
 
 def _symbol(kernel: KernelOp) -> str:
     """The symbol of the weights that a kernel's convolution takes."""
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    owner = outer[kernel.operations[0].operands[1]].owner  # type: ignore[index]
+    owner = anchor_operands(kernel)[1].owner
     assert isinstance(owner, WeightOp)
     return owner.symbol.data
-
-
-def weight_number(kernel: KernelOp) -> int:
-    """Return the number of the operand of a kernel that its anchor takes as weights."""
-    return list(kernel.body.block.args).index(kernel.operations[0].operands[1])  # type: ignore[arg-type]
 
 
 def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
@@ -189,7 +184,7 @@ def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
     Tiles of Winograd's method that multiply as often as a direct convolution, as those of an image
     of one result do, are left out.
     """
-    weight = kernel.inputs[weight_number(kernel)]
+    weight = anchor_operands(kernel)[1]
     if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):
         return
     elements = [tensor_type(value).element_type for value in (anchor.inputs[0], weight)]

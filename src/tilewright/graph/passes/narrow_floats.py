@@ -147,7 +147,7 @@ class _Narrowing:
 
     def kernel(self, kernel: KernelOp) -> KernelOp:
         """A kernel of 16-bit operands and result, before the one in float32."""
-        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
+        outer = kernel.outside
         known: dict[SSAValue, SSAValue] = {}
         chain: list[Operation] = []
         for op in kernel.operations:

@@ -182,7 +182,7 @@ class NumbersRewriter:
     def kernel(self, kernel: KernelOp) -> KernelOp:
         """A kernel in fixed point, before the one in float32."""
         walk = self.points.walk(kernel)
-        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
+        outer = kernel.outside
         known: dict[SSAValue, SSAValue] = {}
         chain: list[Operation] = []
         notes: list[tuple[Operation, SSAValue, str]] = []

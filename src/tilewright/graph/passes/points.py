@@ -217,7 +217,7 @@ class Points:
     def walk(self, kernel: KernelOp, joining: bool = False) -> KernelPoints:
         """The kernel's steps at the present binary points (or join its classes)."""
         classes: dict[SSAValue, PointClass] = {}
-        for argument, outer in zip(kernel.body.block.args, kernel.inputs, strict=True):
+        for argument, outer in kernel.outside.items():
             if not _only_bias(argument):
                 classes[argument] = self.argument_class(argument, outer)
         steps, wide, point = list[Step](), False, 0
@@ -313,7 +313,7 @@ class Points:
     def _largest(self, kernel: KernelOp, op: Operation) -> float:
         """Magnitude of what an accumulator has to hold: its numbers, or those that masks which
         were cut leave of them; and a product's bias, which has to fit at its binary point."""
-        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
+        outer = kernel.outside
         ranges = [self.range_of(outer.get(value, value), value) for value in op.inputs]
         full = [self.full_range_of(outer.get(value, value)) for value in op.inputs]
         most, result = [max(map(abs, ends)) for ends in ranges], self.full_range_of(op.result)

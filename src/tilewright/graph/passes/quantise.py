@@ -20,6 +20,7 @@ from tilewright.graph.passes.editing import (
     merge_weights,
     operations_of,
     sweep,
+    use_instead,
 )
 from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.fold_constants import FoldConstants
@@ -177,14 +178,13 @@ class _Quantiser:
         producer = owner if isinstance(owner, Operation) else None
         before = network.block.first_op if isinstance(owner, Block) else owner.next_op
         assert before is not None
-        uses = [(use.operation, use.index) for use in value.uses]
+        uses = list(value.uses)
         integers = self._scaled("quantise", value, scale, self.dtype, before, producer)
         back = self._scaled("dequantise", integers, scale, self.dtype, before, producer)
         if producer is None:
             integers.name_hint = back.name_hint = value.name_hint
-        for op, index in uses:
-            if producer in sites.integer or op in sites.integer:
-                op.operands[index] = back
+        every = producer in sites.integer
+        use_instead([use for use in uses if every or use.operation in sites.integer], back)
         return back
 
     def _constants(self, op: Operation) -> None:

@@ -11,16 +11,16 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import (
     VIEWS,
-    add_weight,
+    Rewriter,
     bytes_of,
     compiler,
-    constant,
     make,
     operations_of,
-    replace,
+    producer,
     sweep,
+    use_instead,
 )
-from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue, bf16, f16, f32, i16
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, bf16, f16, f32, i16
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
@@ -72,7 +72,7 @@ class ReadShortFloats(ModulePass):
                     or (step.operation == "max_pool" and _takes(step, 0, context.machine))
                 )
             ):
-                _after(step, 0)
+                _after(step, Rewriter(context, step))
         sweep(network)
         _widen_constants(network, context)
         _divide(network)
@@ -81,10 +81,10 @@ class ReadShortFloats(ModulePass):
 
 def _short(value: SSAValue) -> SSAValue | None:
     """The value in 16 bits of which this is the copy in float32."""
-    owner = value.owner
-    if not isinstance(owner, Operation) or owner.operation != "cast":
+    cast = producer(value, "cast")
+    if cast is None:
         return None
-    source = owner.inputs[0]
+    source = cast.inputs[0]
     wide = tensor_type(value).element_type == f32
     return source if wide and tensor_type(source).element_type in (f16, bf16) else None
 
@@ -126,11 +126,12 @@ def _read_integers(op: Operation, context: CompilerContext) -> bool:
 
     The sums are the same but for that factor, a power of two in fixed point; a bias is added after.
     """
-    owner = op.inputs[1].owner
-    if not isinstance(owner, Operation) or owner.operation != "dequantise_linear":
+    owner, after = producer(op.inputs[1], "dequantise_linear"), op.next_op
+    if owner is None:
         return False
     weight, scale, zero = owner.inputs
-    factor, offset = constant(scale, context), constant(zero, context)
+    at = Rewriter(context, op)
+    factor, offset = at.constant(scale), at.constant(zero)
     if tensor_type(op.inputs[0]).element_type != f32 or not isinstance(weight.owner, WeightOp):
         return False
     if tensor_type(weight).element_type != i16 or factor is None or offset is None:
@@ -142,19 +143,16 @@ def _read_integers(op: Operation, context: CompilerContext) -> bool:
     if not _fast(op, context.machine):
         op.operands = before
         return False
-    after, result = op.next_op, op.result
     assert after is not None
-    uses = [(use.operation, use.index) for use in result.uses]
-    value = add_weight(context, factor.reshape(()).astype(np.float32), op, "scale")
-    scaled = make("mul", [result, value], {}, before=after, like=op).result
+    uses = list(op.result.uses)
+    value, later = at.weight(factor.reshape(()).astype(np.float32), "scale"), at.before(after)
+    scaled = later.make("mul", op.result, value)
     if bias:
         added = bias[0]
         if op.operation == "conv":
-            how: dict[str, PythonValue] = {"shape": (1, shape_of(added)[0], 1, 1)}
-            added = make("reshape", [added], how, before=after, like=op).result
-        scaled = make("add", [scaled, added], {}, before=after, like=op).result
-    for reader, index in uses:
-        reader.operands[index] = scaled
+            added = later.make("reshape", added, shape=(1, shape_of(added)[0], 1, 1))
+        scaled = later.make("add", scaled, added)
+    use_instead(uses, scaled)
     return True
 
 
@@ -169,15 +167,12 @@ def _fast(op: Operation, machine: Machine) -> bool:
     return False
 
 
-def _after(op: Operation, index: int) -> None:
-    """Widen an operation's result instead of its operand."""
-    short, after = _short(op.inputs[index]), op.next_op
+def _after(op: Operation, at: Rewriter) -> None:
+    """Widen an operation's result instead of its first operand."""
+    short, after = _short(op.inputs[0]), op.next_op
     assert short is not None and after is not None
-    inputs = list(op.inputs)
-    inputs[index] = short
-    moved = make(op.operation, inputs, op.values, before=op, like=op)
-    wide = make("cast", [moved.result], {"to": "float32"}, before=after, like=op)
-    replace(op, wide.result)
+    moved = at.make(op.operation, short, *op.inputs[1:], **op.values)
+    at.replace(at.before(after).make("cast", moved, to="float32"))
 
 
 def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
@@ -185,13 +180,14 @@ def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
     for op in [step for step in network.block.ops if isinstance(step, Operation)]:
         if op.operation not in ("cast", "dequantise_linear", "reshape"):
             continue
-        arrays = [constant(value, context) for value in op.inputs]
+        at = Rewriter(context, op)
+        arrays = [at.constant(value) for value in op.inputs]
         owner, constants = op.inputs[0].owner, [array for array in arrays if array is not None]
         wide = tensor_type(op.result).element_type == f32
         if len(constants) < len(arrays) or not wide or bytes_of(op.result) > LARGEST_FOLDED:
             continue
         assert isinstance(owner, WeightOp)
-        replace(op, add_weight(context, op.evaluate(*constants), op, owner.symbol.data))
+        at.replace(at.weight(op.evaluate(*constants), owner.symbol.data))
 
 
 def _divide(network: NetworkOp) -> None:

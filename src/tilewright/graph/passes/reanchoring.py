@@ -49,8 +49,8 @@ def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kern
 
 def anchor_operands(kernel: KernelOp) -> list[SSAValue]:
     """The network's values that a kernel's anchor reads."""
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    return [outer[value] for value in kernel.operations[0].inputs]  # type: ignore[index]
+    outside = kernel.outside
+    return [outside[value] for value in kernel.operations[0].inputs]
 
 
 def reanchored(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import VIEWS, add_weight, constant, make
+from tilewright.graph.passes.editing import VIEWS, add_weight, constant, make, producer, use_instead
 from tilewright.graph.passes.integer_sites import names_of
 from tilewright.ir import Block, SSAValue, f32
 from tilewright.ir import Operation as AnyOperation
@@ -84,22 +84,19 @@ class ShortFloats:
 
     def _round(self, network: NetworkOp, value: SSAValue, producer: Operation | None) -> SSAValue:
         """Let all readers of a value read it rounded."""
-        uses = [(use.operation, use.index) for use in value.uses]
-        owner = value.owner
+        uses, owner = list(value.uses), value.owner
         before = network.block.first_op if isinstance(owner, Block) else owner.next_op
         assert before is not None
         short = self._cast(value, self.format.name, before, producer)
         back = self._cast(short, "float32", before, producer)
-        for op, index in uses:
-            op.operands[index] = back
+        use_instead(uses, back)
         return short
 
     def _short_of(self, value: SSAValue) -> SSAValue | None:
         """The value in the format, if it was just made float32 again."""
-        owner = value.owner
-        if not isinstance(owner, Operation) or owner.operation != "cast":
-            return None
-        return owner.inputs[0] if dtype_of(owner.inputs[0]) == self.element.dtype else None
+        cast = producer(value, "cast")
+        source = None if cast is None else cast.inputs[0]
+        return source if source is not None and dtype_of(source) == self.element.dtype else None
 
     def _view(self, op: Operation, shorts: list[SSAValue]) -> SSAValue:
         """A view of values in the format, which then become float32 after it."""
@@ -107,8 +104,7 @@ class ShortFloats:
         assert after is not None
         view = make(op.operation, shorts, op.values, before=op, like=op)
         back = self._cast(view.result, "float32", after, op)
-        for use in list(op.result.uses):
-            use.operation.operands[use.index] = back
+        use_instead(op.result.uses, back)
         return view.result
 
     def _cast(

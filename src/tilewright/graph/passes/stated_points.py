@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import VIEWS, add_weight, constant, make, replace
+from tilewright.graph.passes.editing import VIEWS, Rewriter, constant, replace
 from tilewright.ir import Block, SSAValue
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
@@ -75,13 +75,13 @@ def _move_before(view: Operation, ctx: CompilerContext) -> None:
     like = readers[0].op
     scale, zero = (constant(value, ctx) for value in readers[0].inputs[1:])
     assert scale is not None and zero is not None
+    at = Rewriter(ctx, view, like)
     for index, source in enumerate(view.inputs):
         if _has_point(source, point, ctx):
             continue
-        constants = [add_weight(ctx, scale, view, "scale"), add_weight(ctx, zero, view, "zero")]
-        integers = make("quantise_linear", [source, *constants], before=view, like=like).result
-        back = make("dequantise_linear", [integers, *constants], before=view, like=like).result
-        view.operands[index] = back
+        constants = [at.weight(scale, "scale"), at.weight(zero, "zero")]
+        integers = at.make("quantise_linear", source, *constants)
+        view.operands[index] = at.make("dequantise_linear", integers, *constants)
     for step in readers:
         for reader in _readers(step):
             replace(reader.op, view.result)
@@ -124,9 +124,8 @@ class _Step:
         if isinstance(step, KernelOp) and step.on_host and len(step.operations) == 1:
             inner = step.operations[0]
             if isinstance(inner, Operation) and inner.name == name:
-                args = step.body.block.args
-                outer = dict[SSAValue, SSAValue](zip(args, step.inputs, strict=True))
-                return cls(inner, [outer[value] for value in inner.inputs], step.result)
+                outside = step.outside
+                return cls(inner, [outside[value] for value in inner.inputs], step.result)
         elif isinstance(step, Operation) and step.name == name:
             return cls(step, step.inputs, step.result)
         return None

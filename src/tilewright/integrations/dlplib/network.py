@@ -14,13 +14,12 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends import Imported
-from tilewright.frontends.emitter import Emitter, NetworkBuilder
+from tilewright.frontends.emitter import Emitter, NewNetwork
 from tilewright.frontends.moves import cut, padded
-from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
+from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import BY_NAME
-from tilewright.graph.weights import Weights
 from tilewright.integrations.dlplib.descriptors import FLOAT32, ORDERS, NumericType, Shape, fixed16
-from tilewright.ir import ArrayAttr, ModuleOp, PythonValue, SSAValue, VerifyException, to_attribute
+from tilewright.ir import ArrayAttr, PythonValue, SSAValue, VerifyException, to_attribute
 from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
 
 
@@ -43,15 +42,15 @@ class OperatorNetwork(Emitter):
         constants: Mapping[str, Array] | None = None,
     ) -> None:
         self.name, self.fixed = name, fixed
-        self.weights = Weights()
         self.values: dict[str, SSAValue] = {}
         """The operands by name, in logical order."""
         known = constants or {}
         kinds = {key: tensor(shape.stored, shape.type.element) for key, shape in inputs.items()}
         taken = [(key, kind) for key, kind in kinds.items() if key not in known]
-        self._operator = NetworkOp.of(name, taken, [])
-        super().__init__(NetworkBuilder(self._operator.block, self.weights), name, name, name)
-        values = dict(self._operator.inputs)
+        self._made = NewNetwork(name, taken, [])
+        super().__init__(self._made, name, name, name)
+        self.weights = self._made.weights
+        values = dict(self._made.operator.inputs)
         for key, shape in inputs.items():
             if key in known:
                 op = WeightOp.of(self.weights.add(known[key], key), kinds[key])
@@ -166,13 +165,10 @@ class OperatorNetwork(Emitter):
                 stated, found = _text(shape.dims), _text(shape_of(value))
                 raise self.refuse(f"{key} is described as {stated}; the result has {found}")
             results.append(self.transpose(self.to(value, shape.type), ORDERS[shape.format]))
-        self._operator.output_names = to_attribute(list(outputs))
-        self.network.block.add_op(OutputOp.build(operands=[results]))
+        self._made.operator.output_names = to_attribute(list(outputs))
         if self.fixed:
-            self._operator.numbers = ArrayAttr([])
-        module = ModuleOp([self._operator])
-        module.verify()
-        return Imported(module, self.weights, self.name, 0, "")
+            self._made.operator.numbers = ArrayAttr([])
+        return Imported(self._made.finish(results), self.weights, self.name, 0, "")
 
 
 def _text(dims: tuple[int, ...]) -> str:

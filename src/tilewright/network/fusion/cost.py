@@ -16,12 +16,14 @@ from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.fuse_pointwise import MAPS
 from tilewright.graph.passes.own import passes_of
+from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.machine import Machine, Primitive
-from tilewright.network.fusion.forms import as_planned, described, forms_of
-from tilewright.planning import Plan, Planner, Timer
+from tilewright.network.fusion.forms import described, forms_of
+from tilewright.planning import Planner
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.caches import InPlacePlanning
+from tilewright.planning.space.parts import as_planned
 
 
 @dataclass
@@ -43,11 +45,6 @@ class CostOracle:
     def machine(self) -> Machine:
         """The machine that kernels are planned for."""
         return self.planner.machine
-
-    @property
-    def timer(self) -> Timer | None:
-        """The simulator that plans are timed by."""
-        return self.planner.timer
 
     def cost(self, group: Sequence[KernelOp]) -> float | Problem:
         """Cycles of a group, in the network's order, as one kernel; of a single kernel, alone.
@@ -75,14 +72,14 @@ class CostOracle:
 
     def _described(self, kernel: KernelOp, primitive: Primitive | None = None) -> Kernel:
         if self.placed:
-            return as_planned(kernel, self.machine)
+            return as_planned(plain_kernel(kernel), self.machine)
         return described(kernel, self.machine, primitive)
 
     def _kept(self, kernel: Kernel) -> int:
         """Return the number of results in a chain whose rows stay on chip, by the priced plan."""
         if not kernel.producers:
             return 0
-        schedule = self.planned(kernel).schedule
+        schedule = self.planner.plan(kernel).schedule
         return sum(len(own.kept) for own in (schedule, *schedule.inner))
 
     def _kernel(self, kernel: KernelOp) -> float:
@@ -100,22 +97,18 @@ class CostOracle:
         """Cycles of a kernel by the fastest of the methods that it may be computed by."""
         forms = None
         # Each method can have maps behind it, and what else there is has been given its method.
-        if self.timer is None and all(isinstance(op, MAPS) for op in kernel.operations[1:]):
+        if self.planner.timer is None and all(isinstance(op, MAPS) for op in kernel.operations[1:]):
             forms = passes_of(self.machine).kernels_by_method(kernel, self.machine)
         if forms is None:
             return self._planned(plain)
         return min(map(self._planned, forms), default=inf)
 
-    def planned(self, kernel: Kernel) -> Plan:
-        """The plan that a kernel is priced by."""
-        return self.planner.plan(kernel)
-
     def _planned(self, kernel: Kernel) -> float:
-        schedule_plan = self.planned(kernel)
+        schedule_plan = self.planner.plan(kernel)
         cycles = schedule_plan.cycles
         if cycles == inf:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
         own = self.machine.own
-        if self.timer is None and isinstance(own, InPlacePlanning):
-            return own.slowest(kernel, self.machine, schedule_plan.schedule, cycles)
+        if self.planner.timer is None and isinstance(own, InPlacePlanning):
+            return own.share(kernel, self.machine, schedule_plan.schedule, cycles)[0]
         return cycles

@@ -29,7 +29,6 @@ from tilewright.machine import Machine, Primitive
 from tilewright.machine.fusions import hands_on
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.space.parts import as_planned as planned
 
 
 @contextmanager
@@ -70,11 +69,6 @@ def described(kernel: KernelOp, machine: Machine, primitive: Primitive | None = 
         assert isinstance(anchor, Operation)
         primitive = serving(candidate(anchor), machine)[0]
     return _numbered(with_layouts(plain, machine, primitive), machine)
-
-
-def as_planned(kernel: KernelOp, machine: Machine) -> Kernel:
-    """A kernel that has its numbers and layouts as it is planned, its tensors dense."""
-    return planned(plain_kernel(kernel), machine)
 
 
 def _numbered(kernel: Kernel, machine: Machine) -> Kernel:

@@ -44,13 +44,11 @@ class InPlacePlanning(MachineRecord):
 
     @staticmethod
     @abstractmethod
-    def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> Schedule:
-        """The schedule with the loop that the cores share; one core is predicted ``cycles``."""
-
-    @staticmethod
-    @abstractmethod
-    def slowest(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
-        """Cycles until the last core is done, if one alone takes ``cycles``."""
+    def share(
+        kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
+    ) -> tuple[float, Schedule]:
+        """Cycles until the last core is done, and the schedule with the loop that the cores share;
+        one core is predicted ``cycles``."""
 
 
 def in_place_planning(machine: Machine) -> InPlacePlanning:

@@ -17,16 +17,16 @@ loads once, whole, has one buffer and counts once; a linear move makes a transfe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.cost.bounds import granule_bound, physical_bound
 from tilewright.planning.cost.pipeline import Pipeline
 from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.schedules import agreeing, schedule_of
+from tilewright.planning.plan import Budget, Plan, Timer, timed
+from tilewright.planning.planners.schedules import agreeing, cheapest, schedule_of
 from tilewright.planning.space.cells import cells_of
 from tilewright.planning.space.footprint import Floats, Ints, Use, uses_of
 from tilewright.planning.space.nests import (
@@ -73,41 +73,22 @@ class Greedy:
         ``Plan.candidates`` counts the steps: tilings whose access time was asked for. ``budget``
         is not used. Raises TilewrightError when no primitive computes the kernel or no tile fits.
         """
-        plans = [
-            self._plan(kernel, machine, slots, timer)
-            for slots in ((2, 1) if self.buffers == AUTOMATIC else (self.buffers,))
-        ]
-        return replace(
-            min(plans, key=lambda candidate: candidate.cycles),
-            candidates=sum(candidate.candidates for candidate in plans),
-            priced=sum(candidate.priced for candidate in plans),
-            timed=sum(candidate.timed for candidate in plans),
-        )
+        every = (2, 1) if self.buffers == AUTOMATIC else (self.buffers,)
+        return cheapest(partial(self._plan, kernel, machine, slots, timer) for slots in every)
 
-    def _plan(self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None) -> Plan:
+    def _plan(
+        self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None
+    ) -> list[Plan]:
         """The best primitive's plan with so many slots, or fewer where they do not fit."""
-        plans: list[Plan] = []
-        failures: list[TilewrightError] = []
-        for primitive in agreeing(kernel, machine):
-            try:
-                plans.append(self._partition(kernel, machine, primitive, slots))
-            except TilewrightError as error:
-                failures.append(error)
-        if not plans:
-            raise failures[0]
-        best = min(plans, key=lambda plan: plan.predicted_cycles)
-        cycles = None if timer is None else timer(kernel, best.schedule)
-        return replace(
-            best,
-            physical_bound=min(plan.physical_bound for plan in plans),
-            granule_bound=min(plan.granule_bound for plan in plans),
-            candidates=sum(plan.candidates for plan in plans),
-            priced=len(plans),
-            timed_cycles=cycles,
-            timed=0 if timer is None else 1,
+        best = cheapest(
+            partial(self._partition, kernel, machine, primitive, slots)
+            for primitive in agreeing(kernel, machine)
         )
+        return [best if timer is None else timed(best, kernel, timer)]
 
-    def _partition(self, kernel: Kernel, machine: Machine, primitive: Primitive, most: int) -> Plan:
+    def _partition(
+        self, kernel: Kernel, machine: Machine, primitive: Primitive, most: int
+    ) -> list[Plan]:
         """The plan on one primitive."""
         uses = uses_of(kernel, machine, primitive)
         steps = 0
@@ -119,7 +100,7 @@ class Greedy:
                 tiling, tried = grow(space, slots)
                 steps += tried
                 if tiling is not None:
-                    return _plan_of(tiling, slots, steps)
+                    return [_plan_of(tiling, slots, steps)]
         raise no_tile_fits(kernel, machine, uses)
 
 

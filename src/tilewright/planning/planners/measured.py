@@ -7,8 +7,8 @@ budget allows; what was measured once is looked up (measurements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
@@ -27,28 +27,19 @@ CANDIDATES = 32
 """Candidates of a kernel that are measured unless the caller says otherwise."""
 
 
-@dataclass(frozen=True)
-class Search:
-    """The candidates of one kernel in the order of the cost model, as they lack their times."""
+def candidates(kernel: Kernel, machine: Machine, most: int | None = None) -> list[Schedule]:
+    """The first ``most`` schedules of a kernel in the order of the cost model, or all."""
+    ranked = in_place_planning(machine).ranked(kernel, machine)
+    return [schedule for _, _, schedule in ranked[:most]]
 
-    kernel: Kernel
-    machine: Machine
-    schedules: tuple[Schedule, ...]
 
-    @classmethod
-    def of(cls, kernel: Kernel, machine: Machine, most: int | None = None) -> Search:
-        """The first ``most`` candidates, or all of the space."""
-        schedules = tuple(
-            schedule for _, _, schedule in in_place_planning(machine).ranked(kernel, machine)
-        )
-        return cls(kernel, machine, schedules[:most])
-
-    def batches(self, known: Measurements) -> Iterator[tuple[Schedule, ...]]:
-        """Yield the schedules still to be measured, batch by batch."""
-        have = known.of(self.kernel, self.machine)
-        missing = [schedule for schedule in self.schedules if schedule not in have]
-        for start in range(0, len(missing), BATCH):
-            yield tuple(missing[start : start + BATCH])
+def batches(
+    schedules: Sequence[Schedule], measured: Container[Schedule]
+) -> Iterator[tuple[Schedule, ...]]:
+    """Yield the schedules still to be measured, batch by batch."""
+    missing = [schedule for schedule in schedules if schedule not in measured]
+    for start in range(0, len(missing), BATCH):
+        yield tuple(missing[start : start + BATCH])
 
 
 def plan_measured(
@@ -64,8 +55,8 @@ def plan_measured(
     Measurements of these and others that ``known`` holds count too. The plan's ``timed_cycles``
     are seconds by the machine's clock. Raises TilewrightError as ``plan`` and ``measure`` do.
     """
-    search = Search.of(kernel, machine, most)
-    for batch in search.batches(known):
+    schedules = candidates(kernel, machine, most)
+    for batch in batches(schedules, known.of(kernel, machine)):
         seconds = measure(kernel, machine, batch)
         known.add(kernel, machine, dict(zip(batch, seconds, strict=True)))
     return best_known(kernel, machine, known) or in_place_planning(machine).plan(kernel, machine)
@@ -83,7 +74,7 @@ def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | 
     cost = next((c for c, _, s in own.ranked(kernel, machine) if s == best), plain.predicted_cycles)
     return replace(
         plain,
-        schedule=own.share(kernel, machine, best, cost),
+        schedule=own.share(kernel, machine, best, cost)[1],
         predicted_cycles=cost,
         timed_cycles=usable[best] * machine.clock_hz,
         timed=len(have),

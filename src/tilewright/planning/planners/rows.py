@@ -11,12 +11,12 @@ It is a baseline: programs that run, whose transfers can be counted, and which l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, Kernel
 from tilewright.planning.layout import Layout
-from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.cores import part_of
 from tilewright.planning.planners.greedy import most_slots
 from tilewright.planning.planners.ldm.planner import shared_dims
@@ -68,9 +68,7 @@ class Rows:
         slots = [(use.name, 1) for use in uses if use.move is not None]
         schedule = stated_schedule(space, order, slots, grid, machine)
         plan = stated_plan(kernel, machine, schedule, "rows")
-        timed = timer is not None and machine.cores == 1
-        cycles = timer(kernel, schedule) if timer is not None and timed else None
-        return replace(plan, timed_cycles=cycles, timed=int(timed))
+        return plan if timer is None or machine.cores > 1 else timed(plan, kernel, timer)
 
 
 def highest_dims(kernel: Kernel, primitive: Primitive) -> list[str]:

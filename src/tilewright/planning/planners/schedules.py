@@ -1,12 +1,17 @@
-"""Functions that planners share: primitives that may compute a kernel, and writing out a
-schedule."""
+"""Functions that planners share: primitives that may compute a kernel, the best of several plans,
+and writing out a schedule."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.cost.bounds import primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
+from tilewright.planning.plan import Plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.nests import Arrangement
 from tilewright.planning.space.operand_layouts import lies_along, operand_layout
@@ -83,3 +88,25 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     extents = kernel.anchor.extents
     serving = primitives_for(kernel, machine)
     return tuple(p for p in serving if agrees(p)) or serving
+
+
+def cheapest(makers: Iterable[Callable[[], Sequence[Plan]]]) -> Plan:
+    """The plan of the fewest cycles of those that can be made, the first of equals, with what was
+    looked at for all of them; raises the first's TilewrightError if none can."""
+    plans: list[Plan] = []
+    failures: list[TilewrightError] = []
+    for make in makers:
+        try:
+            plans += make()
+        except TilewrightError as error:
+            failures.append(error)
+    if not plans:
+        raise failures[0]
+    return replace(
+        min(plans, key=lambda plan: plan.cycles),
+        physical_bound=min(plan.physical_bound for plan in plans),
+        granule_bound=min(plan.granule_bound for plan in plans),
+        candidates=sum(plan.candidates for plan in plans),
+        priced=sum(plan.priced for plan in plans),
+        timed=sum(plan.timed for plan in plans),
+    )

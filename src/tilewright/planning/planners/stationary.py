@@ -31,7 +31,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.cost.bounds import granule_bound, physical_bound
 from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.levels import paths_of
@@ -165,7 +165,7 @@ class Stationary:
         output = kernel.output
         stored = of.M * of.K * output.element_bytes
         moved = loads * kernel.anchor.inputs[0].element_bytes + stored
-        return Plan(
+        plan = Plan(
             schedule=schedule,
             predicted_cycles=max(cycles, moved / _main_rate(machine, primitive)),
             moved_bytes=moved,
@@ -173,10 +173,9 @@ class Stationary:
             granule_bound=cycles,
             candidates=1,
             priced=1,
-            timed_cycles=None if timer is None else timer(kernel, schedule),
-            timed=0 if timer is None else 1,
             planner="stationary",
         )
+        return plan if timer is None else timed(plan, kernel, timer)
 
     def _room(self, machine: Machine, primitive: Primitive, kernel: Kernel) -> Room:
         """Elements of a block of each operand; sums have the accumulator's 4 bytes."""

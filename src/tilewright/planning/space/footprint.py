@@ -249,11 +249,11 @@ def whole_elements(operand: Operand, extents: Mapping[str, int]) -> int:
 
 
 def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
-    """At most how many of the axis' indices are touched; exact where strides leave gaps."""
+    """At most how many of the axis' indices are touched; exact where strides skip some."""
     terms = sorted((abs(c), extents.get(name, 1)) for name, c in axis.terms if c)
     count, span = 1, 1
     for c, size in terms:
-        # Runs that are further apart than they are long leave gaps between them.
+        # Runs that are further apart than they are long leave indices out between them.
         count = size * count if c > span else max(count, min(span + c * (size - 1), size * count))
         span += c * (size - 1)
     inside = axis.interval({name: (0, size) for name, size in extents.items()})

@@ -1,9 +1,9 @@
 """Kernels as they are planned: over a machine's own dims, their operands where they lie.
 
 Operands may be parts of larger tensors in main memory. What is written straight into a
-concatenation, or read out of a slice, has gaps: in NHWC the channels of a part are one contiguous
+concatenation, or read out of a slice, is not contiguous: in NHWC the channels of a part are one
 block for each pixel. Where a machine's moves price blocks (``Move.prices_blocks``), planning is
-told of the gaps by the strides of the operand.
+told so by the strides of the operand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def as_planned(
     kernel: Kernel, machine: Machine, strides: Mapping[str, Sequence[int]] | None = None
 ) -> Kernel:
     """The kernel with the dims that the machine cuts it along, one for all pixels where the machine
-    gains by that, and the strides of operands that have gaps.
+    gains by that, and the strides of operands that are not dense.
 
     ``strides`` is as ``as_parts`` takes it.
     """
@@ -34,7 +34,8 @@ def as_planned(
 
 
 def as_parts(kernel: Kernel, strides: Mapping[str, Sequence[int]], machine: Machine) -> Kernel:
-    """The kernel with the strides of its operands that have gaps; itself where no move prices them.
+    """The kernel with the strides of its operands that are not dense; itself where no move prices
+    blocks.
 
     ``strides`` has, by operand name, those of the layout's axes in main memory, in elements; an
     operand that it leaves out is dense.

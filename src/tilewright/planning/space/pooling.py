@@ -17,7 +17,7 @@ from tilewright.planning.domain import Affine, Dim, Stage
 def windows_of(pool: Stage) -> tuple[int, ...] | None:
     """A pool's window along each axis, 1 where it has none.
 
-    None if windows overlap, leave gaps or reach into padding.
+    None if windows overlap, lie apart or reach into padding.
     """
     sizes: list[int] = []
     image, result = pool.inputs[0], pool.output

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.machine import Primitive, Storage
-from tilewright.targets.cpu.functions import FLOATS, c_function, storage
+from tilewright.machine import Primitive
+from tilewright.targets.cpu.functions import FLOATS, c_function, scratch_storage
 from tilewright.targets.cpu.planning.blocks import PANEL
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
@@ -32,20 +32,16 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
     """
     tile, taps = sizes
     inner = tile + taps - 1
-    image = f"NCHW{lanes}c"
     padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
     panels = f" + 2*v*{lanes}*(min(ci, {PANEL})*ceil(co/{lanes}) + 1)"
     return c_function(
         f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
         "winograd_conv",
-        operands={
-            **storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
-            "weight": Storage(
-                memory="dram",
-                layout=f"OIHW{lanes}o" if plain else f"OHWI{lanes}o",
-                elements=FLOATS["weight"] if plain else ("float32",),
-            ),
-        },
+        operands=scratch_storage(
+            lanes,
+            f"OIHW{lanes}o" if plain else f"OHWI{lanes}o",
+            FLOATS["weight"] if plain else ("float32",),
+        ),
         approximate=True,
         cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
         f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
@@ -71,17 +67,13 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
 
 def separable(lanes: int, vectors: float) -> Primitive:
     """A depthwise convolution and the 1x1 one behind it: scratch holds a block of the former."""
-    image, rate = f"NCHW{lanes}c", lanes * vectors
     return c_function(
         "separable_conv",
         "separable_conv",
-        operands={
-            **storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
-            # Both weights: the product's have windows of one point.
-            "weight": Storage(memory="dram", layout=f"OIHW{lanes}o", elements=("float32",)),
-        },
+        # Both weights: the product's have windows of one point.
+        operands=scratch_storage(lanes, f"OIHW{lanes}o", ("float32",)),
         cycles=f"n*oh*ow*(ceil(c/{lanes})*kh*kw + ceil(co/{lanes})*c)/{vectors:g}",
-        peak=f"n*oh*ow*c*(kh*kw + co)/{rate:g}",
+        peak=f"n*oh*ow*c*(kh*kw + co)/{lanes * vectors:g}",
         own=CpuPrimitive(scratch=f"oh*ow*{lanes}*ceil(c/{lanes})"),
         multiples={"co": lanes, "c": lanes},
         whole=("c", "kh", "kw"),

@@ -20,7 +20,7 @@ from tilewright.targets.cpu.passes.pair_trials import pair_trials
 from tilewright.targets.cpu.passes.separate_padding import SeparatePadding
 from tilewright.targets.cpu.planning.capabilities import CacheFacts, CpuPrimitive, own_of
 from tilewright.targets.cpu.planning.planner import plan_cached, ranked, schedules
-from tilewright.targets.cpu.planning.sharing import share, slowest
+from tilewright.targets.cpu.planning.sharing import share
 
 
 class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
@@ -32,7 +32,6 @@ class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
     schedules = staticmethod(schedules)
     ranked = staticmethod(ranked)
     share = staticmethod(share)
-    slowest = staticmethod(slowest)
 
     def kernel_passes(self) -> list[PassEntry]:
         """Convolutions with little padding."""

@@ -46,6 +46,14 @@ def storage(elements: Mapping[str, tuple[str, ...]] = FLOATS, **layouts: str) ->
     }
 
 
+def scratch_storage(lanes: int, weight: str, elements: tuple[str, ...]) -> dict[str, Storage]:
+    """Operands of what works in scratch on images that have ``lanes`` channels innermost, with the
+    layout of its weights and their elements."""
+    image = f"NCHW{lanes}c"
+    images = storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image)
+    return {**images, "weight": Storage(memory="dram", layout=weight, elements=elements)}
+
+
 @dataclass(frozen=True)
 class Kind:
     """The primitives of one kind of numbers, whose images have ``lanes`` channels innermost."""

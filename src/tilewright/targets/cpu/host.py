@@ -62,8 +62,32 @@ class CpuHost:
     def calls(
         self, compilation: Compilation, *, refused: Refused | None = None
     ) -> list[KernelCall]:
-        """The kernels on the host, in order, planned and written for any processor."""
-        return host_calls(compilation, machine(PORTABLE), refused=refused)
+        """The kernels on the host, in order, planned and written for any processor.
+
+        Kernels that differ in names and in where their operands lie alone share one program and its
+        C. ``refused`` is told the symbol of a kernel that cannot be, which is left out; without it,
+        raises TilewrightError.
+        """
+        network = network_of(compilation.network)
+        names = value_names(compilation.network)
+        operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+        writer = _Writer(compilation, machine(PORTABLE))
+        calls: list[KernelCall] = []
+        for compiled in compilation.kernels:
+            if not compiled.on_host:
+                continue
+            kernel = compiled.kernel
+            places = {
+                name: placement_of(value)
+                for name, value in operand_values(operations[kernel.symbol], names).items()
+            }
+            try:
+                calls.append(writer.call(kernel, places))
+            except TilewrightError:
+                if refused is None:
+                    raise
+                refused(kernel.symbol)
+        return calls
 
     def emit(
         self, compilation: Compilation, directory: Path, *, refused: Refused | None = None
@@ -97,37 +121,6 @@ class CpuHost:
             step["symbol"]: _step(function, number, sizes)
             for number, step in enumerate(manifest["steps"])
         }
-
-
-def host_calls(
-    compilation: Compilation, host: Machine, *, refused: Refused | None = None
-) -> list[KernelCall]:
-    """The kernels on the host, in order, planned and written for ``host``.
-
-    Kernels that differ in names and in where their operands lie alone share one program and its C.
-    ``refused`` is told the symbol of a kernel that cannot be, which is left out; without it, raises
-    TilewrightError.
-    """
-    network = network_of(compilation.network)
-    names = value_names(compilation.network)
-    operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
-    writer = _Writer(compilation, host)
-    calls: list[KernelCall] = []
-    for compiled in compilation.kernels:
-        if not compiled.on_host:
-            continue
-        kernel = compiled.kernel
-        places = {
-            name: placement_of(value)
-            for name, value in operand_values(operations[kernel.symbol], names).items()
-        }
-        try:
-            calls.append(writer.call(kernel, places))
-        except TilewrightError:
-            if refused is None:
-                raise
-            refused(kernel.symbol)
-    return calls
 
 
 class _Writer:

@@ -135,6 +135,29 @@ class Instance:
         addresses.pop(self.output.pointer, None)
         return [*addresses.values(), self.output]
 
+    def elements(self, step: Step) -> list[str]:
+        """The element types of a step's operands."""
+        return [
+            self.steps[o].result.element if isinstance(o, int) else o.element for o in step.inputs
+        ]
+
+    def inside(self, operand: Address) -> list[tuple[bool, bool]]:
+        """Whether what tiles read of an operand begins, and ends, within each of its axes."""
+        whole = {
+            name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
+            for name, extent in self.dims.items()
+        }
+        reads = [window.interval(whole) for window in operand.window]
+        return [
+            (low >= 0, low + size <= extent)
+            for (low, size), extent in zip(reads, operand.shape, strict=True)
+        ]
+
+    def declared(self, operand: Address, name: str) -> str:
+        """The C declaration of a pointer to an operand."""
+        constant = "" if operand.pointer == self.output.pointer else "const "
+        return f"{constant}{operand.c_type} *{name}"
+
     def outside(self, *own: Address) -> list[Address]:
         """The same without the anchor's ``own`` operands, unless later steps read them, too."""
         pointers = {operand.pointer for operand in own}

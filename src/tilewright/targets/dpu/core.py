@@ -7,7 +7,7 @@ they are assumptions, marked so below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -27,22 +27,6 @@ class BankGroup:
     kind: Kind
     first: int
     count: int
-
-
-@dataclass(frozen=True)
-class Port:
-    """The assumptions of timing about main memory and dispatch; none of them is published."""
-
-    bytes_per_cycle: float = 32.0
-    """Two data ports of 128 bits."""
-    latency: int = 40
-    """Cycles from the start of a LOAD or SAVE to its first byte."""
-    in_flight: int = 4
-    """LOADs, or SAVEs, whose latencies overlap."""
-    queue: int = 16
-    """Instructions that wait or run in an engine at a time."""
-    issue_cycles: int = 1
-    """Cycles to dispatch an instruction."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +51,16 @@ class Core:
     clock_hz: float = 281e6
     memory_bytes_per_second: float = 19.2e9
     """Bandwidth of main memory. Assumed."""
-    port: Port = field(default_factory=Port)
+    bytes_per_cycle: float = 32.0
+    """Those of two data ports of 128 bits. Assumed, as are the following."""
+    latency: int = 40
+    """Cycles from the start of a LOAD or SAVE to its first byte."""
+    in_flight: int = 4
+    """LOADs, or SAVEs, whose latencies overlap."""
+    queue: int = 16
+    """Instructions that wait or run in an engine at a time."""
+    issue_cycles: int = 1
+    """Cycles to dispatch an instruction."""
 
     @property
     def macs(self) -> int:

@@ -7,20 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from tilewright.errors import refuse
 from tilewright.numerics import power_of_two as numbers
 from tilewright.numerics.poison import spoil
-from tilewright.targets.dpu import places
 from tilewright.targets.dpu.core import DEPTH, Core
-from tilewright.targets.dpu.footprint import (
-    CONSTANT,
-    Span,
-    augmented,
-    depthwise_weights,
-    footprint,
-)
+from tilewright.targets.dpu.footprint import Footprint, Footprints, Span, augmented
 from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES, ELEMENTWISE, POOLS
 from tilewright.targets.dpu.operations import Operation
 from tilewright.targets.dpu.places import Rows
@@ -44,6 +37,7 @@ class State:
     def __post_init__(self) -> None:
         memory = np.empty(self.core.banks * DEPTH * self.core.channels, np.uint8)
         spoil(memory, self.seed)
+        self.footprints = Footprints(self.core)
         self.banks = memory.view(np.int8).reshape(-1, self.core.channels)
 
     def memory(self, operation: Operation, span: Span) -> Bytes:
@@ -79,26 +73,25 @@ def run(core: Core, operations: Sequence[Operation], registers: Mapping[int, Byt
 
 def execute(state: State, operation: Operation) -> None:
     """Execute one operation; refuses what ``footprint`` refuses, before anything is written."""
-    touched = footprint(state.core, operation)
+    touched = state.footprints.of(operation)
     executor = _EXECUTORS.get(operation.mnemonic)
     if executor is not None:
-        executor(state, operation, touched.loads or touched.stores)
+        executor(state, operation, touched)
 
 
-def _load(state: State, operation: Operation, span: Span | None) -> None:
+def _load(state: State, operation: Operation, touched: Footprint) -> None:
     fields, core = operation.fields, state.core
-    if fields.get("broadcast", 0) == CONSTANT:
+    if touched.loads is None:
         value = np.uint8(fields["const_value"]).view(np.int8)
         runs = np.full((fields["length"], fields["channel"]), value, np.int8)
     else:
-        assert span is not None
-        runs = state.memory(operation, span)
+        runs = state.memory(operation, touched.loads)
         if augmented(core, fields):
             runs = np.where(_kept(core, fields), runs, 0).astype(np.int8)
-    rows = places.transfer_rows(core, operation)
+    rows = touched.result
     whole, rest = divmod(fields["channel"], core.channels)
     # One run after the other where they meet: the later one stays.
-    meet = np.unique(rows).size != rows.size
+    meet = touched.writes.size != rows.size
     for part in range(len(rows)) if meet else (slice(None),):
         target, data = np.atleast_2d(rows[part]), np.atleast_2d(runs[part])
         if whole:
@@ -119,36 +112,28 @@ def _kept(core: Core, fields: Mapping[str, int]) -> NDArray[np.bool_]:
     return (byte >= begins) & (byte < ends)
 
 
-def _save(state: State, operation: Operation, span: Span | None) -> None:
-    fields = operation.fields
-    assert span is not None
-    target = state.memory(operation, span)
-    if fields.get("const_en", 0):
-        target[:] = np.uint8(fields["const_value"]).view(np.int8)
+def _save(state: State, operation: Operation, touched: Footprint) -> None:
+    assert touched.stores is not None
+    target = state.memory(operation, touched.stores)
+    if not touched.operands:
+        target[:] = np.uint8(operation.fields["const_value"]).view(np.int8)
         return
-    rows = places.transfer_rows(state.core, operation)
-    data = state.banks[rows].reshape(len(rows), -1)[:, : span.run]
-    for number in range(len(rows)) if span.stride < span.run else (slice(None),):
+    (rows,) = touched.operands
+    data = state.banks[rows].reshape(len(rows), -1)[:, : target.shape[1]]
+    meet = touched.stores.stride < touched.stores.run
+    for number in range(len(rows)) if meet else (slice(None),):
         target[number] = data[number]
 
 
-def _window(state: State, operation: Operation, padding: int) -> Bytes:
-    """[height, width, channels] that an operation reads, with its padding."""
-    image = places.input_image(state.core, operation)
-    inside = places.padding_of(operation).inside(len(image.bank), image.width)
-    shape = (len(image.bank), image.width, image.groups * state.core.channels)
-    window = np.full(shape, padding, np.int8)
-    rows = image.part(*inside)
-    window[inside] = _pixels(state, rows)
-    offset = operation.fields.get("channel_offset", 0)
-    if offset:
-        window[:, :, -offset:] = 0
-    return window
-
-
-def _taps(operation: Operation, window: NDArray[Any]) -> list[NDArray[Any]]:
+def _taps(state: State, operation: Operation, touched: Footprint, dtype: DTypeLike = np.int64,
+          padding: int = 0) -> list[NDArray[Any]]:  # fmt: skip
     """Per element of the kernel, row by row: what of the window meets it, [rows, length, c]."""
     fields = operation.fields
+    height, width, groups = touched.window.shape
+    window = np.full((height, width, groups * state.core.channels), padding, dtype)
+    window[touched.inside] = _pixels(state, touched.window[touched.inside])
+    if fields.get("channel_offset", 0):
+        window[:, :, -fields["channel_offset"] :] = 0
     rows, length = fields["valid_pixel_parallel"], fields["length"]
     down, along = fields["stride_h"], fields["stride_w"]
     return [
@@ -158,69 +143,48 @@ def _taps(operation: Operation, window: NDArray[Any]) -> list[NDArray[Any]]:
     ]
 
 
-def _write(state: State, image: places.Image, values: Bytes) -> None:
+def _write(state: State, touched: Footprint, values: Bytes) -> None:
     """Write [rows, length, channels] results, row by row where their places meet: the later stays.
 
     (NumPy does not promise which of several values for one place it keeps.)
     """
-    cells = values.reshape(*image.rows.shape, state.core.channels)
-    meet = np.unique(image.rows).size != image.rows.size
-    if meet:
-        for place, cell in zip(
-            image.rows.ravel().tolist(), cells.reshape(-1, state.core.channels), strict=True
-        ):
-            state.banks[place] = cell
-    else:
-        state.banks[image.rows] = cells
+    cells = values.reshape(*touched.result.shape, state.core.channels)
+    if touched.writes.size == touched.result.size:
+        state.banks[touched.result] = cells
+        return
+    flat = cells.reshape(-1, state.core.channels)
+    for place, cell in zip(touched.result.ravel().tolist(), flat, strict=True):
+        state.banks[place] = cell
 
 
-def _conv(state: State, operation: Operation, span: Span | None) -> None:
-    fields, core = operation.fields, state.core
+def _requantised(
+    state: State, operation: Operation, touched: Footprint, total: NDArray[np.int64]
+) -> Bytes:
+    """Sums with the operation's bias, activation and shifts."""
+    fields = operation.fields
+    bias, activation = state.banks[touched.bias].ravel(), ACTIVATIONS[fields["act_type"]]
+    return numbers.requantise(total, bias, fields["shift_bias"], fields["shift_cut"], activation)
+
+
+def _conv(state: State, operation: Operation, touched: Footprint) -> None:
     # Sums of int8 products stay below 2**53: float64 has them exactly, and multiplies faster.
-    window = _window(state, operation, 0).astype(np.float64)
-    taps = _taps(operation, window)
-    groups = fields["channel_group"]
-    rows = places.block(core, "weight", fields["bank_addr_weights"], len(taps) * groups)
-    weights = state.banks[rows].reshape(core.channels, len(taps), -1).astype(np.float64)
-    total = np.zeros((fields["valid_pixel_parallel"], fields["length"], core.channels))
-    for number, tap in enumerate(taps):
-        total += tap @ weights[:, number].T
-    bias = state.banks[places.block(core, "bias", fields["bank_addr_bias"], 1)].ravel()
-    result = numbers.requantise(
-        total.astype(np.int64),
-        bias,
-        fields["shift_bias"],
-        fields["shift_cut"],
-        ACTIVATIONS[fields["act_type"]],
-    )
-    _write(state, places.output_image(core, operation, 1), result)
+    taps = _taps(state, operation, touched, np.float64)
+    kernels = state.banks[touched.weights].reshape(len(touched.weights), len(taps), -1)
+    weights = kernels.astype(np.float64)
+    total = sum(tap @ weights[:, number].T for number, tap in enumerate(taps))
+    total = np.asarray(total).astype(np.int64)
+    _write(state, touched, _requantised(state, operation, touched, total))
 
 
-def _depthwise_total(state: State, operation: Operation) -> NDArray[np.int64]:
-    taps = _taps(operation, _window(state, operation, 0).astype(np.int64))
-    weights = state.banks[depthwise_weights(state.core, operation)].astype(np.int64)
-    return sum(
-        (tap * row.ravel() for tap, row in zip(taps, weights, strict=True)),
-        start=np.zeros_like(taps[0]),
-    )
+def _depthwise_total(state: State, operation: Operation, touched: Footprint) -> NDArray[np.int64]:
+    taps = _taps(state, operation, touched)
+    weights = state.banks[touched.weights].astype(np.int64)
+    return np.add.reduce([tap * row.ravel() for tap, row in zip(taps, weights, strict=True)])
 
 
-def _bias_of_groups(state: State, operation: Operation) -> Bytes:
-    fields = operation.fields
-    rows = places.block(state.core, "bias", fields["bank_addr_bias"], fields["channel_group"])
-    return state.banks[rows].ravel()
-
-
-def _depthwise(state: State, operation: Operation, span: Span | None) -> None:
-    fields = operation.fields
-    result = numbers.requantise(
-        _depthwise_total(state, operation),
-        _bias_of_groups(state, operation),
-        fields["shift_bias"],
-        fields["shift_cut"],
-        ACTIVATIONS[fields["act_type"]],
-    )
-    _write(state, places.output_image(state.core, operation, fields["channel_group"]), result)
+def _depthwise(state: State, operation: Operation, touched: Footprint) -> None:
+    total = _depthwise_total(state, operation, touched)
+    _write(state, touched, _requantised(state, operation, touched, total))
 
 
 def signed_shift(stored: int) -> int:
@@ -228,63 +192,59 @@ def signed_shift(stored: int) -> int:
     return stored if stored < 8 else 8 - stored
 
 
-def _pool(state: State, operation: Operation, span: Span | None) -> None:
+def _maximum(state: State, operation: Operation, touched: Footprint, shift: int) -> Bytes:
+    taps = _taps(state, operation, touched, np.int8, -128)
+    return numbers.scaled(np.maximum.reduce(taps), shift)
+
+
+def _pool(state: State, operation: Operation, touched: Footprint) -> None:
     fields = operation.fields
     shift = signed_shift(fields["shift_cut"])
     if POOLS[fields["pool_type"]] == "max":
-        taps = _taps(operation, _window(state, operation, -128))
-        result = numbers.scaled(np.maximum.reduce(taps), shift)
+        result = _maximum(state, operation, touched, shift)
     else:
-        taps = _taps(operation, _window(state, operation, 0).astype(np.int64))
-        kernel = (fields["kernel_h"], fields["kernel_w"])
-        result = numbers.average(np.add.reduce(taps), kernel, shift)
-    _write(state, places.output_image(state.core, operation, fields["channel_group"]), result)
+        total = np.add.reduce(_taps(state, operation, touched))
+        result = numbers.average(total, (fields["kernel_h"], fields["kernel_w"]), shift)
+    _write(state, touched, result)
 
 
-def _alu(state: State, operation: Operation, span: Span | None) -> None:
+def _alu(state: State, operation: Operation, touched: Footprint) -> None:
     fields = operation.fields
     mode = ALU_MODES[fields["exec_mode"]]
-    activation = ACTIVATIONS[fields["act_type"]]
     factor = int(np.uint8(fields["multi_factor"]).view(np.int8))
     shift = signed_shift(fields["shift_cut"])
     if mode == "depthwise":
-        return _depthwise(state, operation, span)
+        return _depthwise(state, operation, touched)
     if mode == "depthwise_no_bias":
-        total = _depthwise_total(state, operation)
+        total = _depthwise_total(state, operation, touched)
+        activation = ACTIVATIONS[fields["act_type"]]
         result = numbers.requantise_without_bias(total, fields["shift_cut"], activation)
     elif mode == "max":
-        taps = _taps(operation, _window(state, operation, -128))
-        result = numbers.scaled(np.maximum.reduce(taps), shift)
+        result = _maximum(state, operation, touched, shift)
     elif mode == "average":
-        taps = _taps(operation, _window(state, operation, 0).astype(np.int64))
-        result = numbers.scaled(np.add.reduce(taps) * factor, shift)
+        total = np.add.reduce(_taps(state, operation, touched))
+        result = numbers.scaled(total * factor, shift)
     else:
-        pixels = _window(state, operation, 0)
+        (pixels,) = _taps(state, operation, touched, np.int8)
         if mode == "hard_sigmoid":
             result = numbers.hard_sigmoid(pixels, fields["shift_bias"], fields["shift_cut"])
         else:
-            slope: Bytes | int = factor
-            if mode == "prelu":
-                rows = places.block(
-                    state.core, "depthwise", fields["bank_addr_weights"], fields["channel_group"]
-                )
-                slope = state.banks[rows].ravel()
+            slope = state.banks[touched.weights].ravel() if mode == "prelu" else factor
             result = numbers.sloped(pixels, slope, fields["shift_prelu_n"], fields["shift_prelu_p"])
-    _write(state, places.output_image(state.core, operation, fields["channel_group"]), result)
+    _write(state, touched, result)
     return None
 
 
-def _elew(state: State, operation: Operation, span: Span | None) -> None:
+def _elew(state: State, operation: Operation, touched: Footprint) -> None:
     fields = operation.fields
-    operands, image = places.elementwise_images(state.core, operation)
     result = numbers.elementwise(
-        [_pixels(state, read.rows) for read in operands],
+        [_pixels(state, rows) for rows in touched.operands],
         [read["shift_read"] for read in operation.operands],
         signed_shift(fields["shift_write"]),
         multiply=ELEMENTWISE[fields["elew_type"]] == "multiply",
         relu=ACTIVATIONS[fields["act_type"]] == "relu",
     )
-    _write(state, image, result)
+    _write(state, touched, result)
 
 
 def _pixels(state: State, rows: Rows) -> Bytes:
@@ -292,7 +252,7 @@ def _pixels(state: State, rows: Rows) -> Bytes:
     return state.banks[rows].reshape(*rows.shape[:2], rows.shape[2] * state.core.channels)
 
 
-_EXECUTORS: dict[str, Callable[[State, Operation, Span | None], None]] = {
+_EXECUTORS: dict[str, Callable[[State, Operation, Footprint], None]] = {
     "load": _load,
     "save": _save,
     "conv": _conv,

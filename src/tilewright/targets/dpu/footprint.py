@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
 
 from tilewright.targets.dpu import places
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES, POOLS
 from tilewright.targets.dpu.operations import Operation
-from tilewright.targets.dpu.places import Rows, joined
+from tilewright.targets.dpu.places import Rows
 
 SUMS = ("none", "relu", "leaky", "relu6")
 """Activations that sums of products can have."""
@@ -38,23 +41,52 @@ class Span:
         return self.address + (self.count - 1) * self.stride + self.run
 
 
+NONE: Rows = np.zeros(0, np.int64)
+"""No bank rows."""
+
+
+def _none() -> Rows:
+    return NONE
+
+
 @dataclass(frozen=True)
 class Footprint:
-    """Bank rows, ascending, each once; at most one span of main memory."""
+    """The bank rows of an operation's data, and at most one span of main memory."""
 
-    reads: Rows
-    writes: Rows
+    result: Rows = field(default_factory=_none)
+    """[rows, length, groups], or [runs, rows] of a LOAD."""
+    window: Rows = field(default_factory=_none)
+    """[rows, width, groups]: of windows that move over an image, padding included."""
+    inside: tuple[slice, slice] = (slice(0), slice(0))
+    """The rows and columns of the window that are not padding."""
+    weights: Rows = field(default_factory=_none)
+    bias: Rows = field(default_factory=_none)
+    operands: tuple[Rows, ...] = ()
+    """Of an ELEW, or what a SAVE reads."""
     loads: Span | None = None
     stores: Span | None = None
+
+    @cached_property
+    def reads(self) -> Rows:
+        """The bank rows that are read, ascending, each once; those of padding are not."""
+        window = self.window[self.inside] if self.window.size else self.window
+        parts = (window, self.weights, self.bias, *self.operands)
+        return np.unique(np.concatenate([part.ravel() for part in parts]))
+
+    @cached_property
+    def writes(self) -> Rows:
+        """The bank rows that are written, ascending, each once."""
+        return np.unique(self.result)
 
 
 def footprint(core: Core, operation: Operation) -> Footprint:
     """Return the bank rows and bytes of main memory that an operation touches.
 
-    Rows and columns of padding are not read. Raises TilewrightError (``program-field``) for fields
-    that the core cannot execute, or whose meaning is not published.
+    Raises TilewrightError (``program-field``) for fields that the core cannot execute, or whose
+    meaning is not published.
     """
-    return _FOOTPRINTS.get(operation.mnemonic, _nothing)(core, operation)
+    touched = _FOOTPRINTS.get(operation.mnemonic)
+    return Footprint() if touched is None else touched(core, operation)
 
 
 class Footprints:
@@ -66,7 +98,7 @@ class Footprints:
 
     def of(self, operation: Operation) -> Footprint:
         """Return the result of ``footprint``, which is kept for compute operations."""
-        if operation.mnemonic not in _COMPUTES:
+        if operation.mnemonic in ("load", "save"):
             return footprint(self.core, operation)
         fields = operation.fields
         key = (
@@ -85,17 +117,26 @@ MOST_KNOWN = 4096
 """Footprints that are kept at once: some tens of kilobytes each."""
 
 
-def _nothing(core: Core, operation: Operation) -> Footprint:
-    return Footprint(joined([]), joined([]))
+def _transfer(core: Core, operation: Operation, inside: str, outside: str) -> tuple[Rows, Span]:
+    """[runs, rows]: the bank rows of a LOAD or a SAVE; and its bytes of main memory. The fields
+    ``inside`` and ``outside`` are the ways from run to run."""
+    fields = operation.fields
+    if fields["bank_id"] >= core.banks:
+        raise operation.refuse(f"there is no bank {fields['bank_id']}", f"0 to {core.banks - 1}")
+    run, count = fields["channel"], fields["length"]
+    rows = places.scattered(
+        fields["bank_addr"], count, fields[inside], -(-run // core.channels), fields["bank_id"]
+    )
+    return rows, Span(fields["reg_id"], fields["ddr_addr"], run, count, fields[outside])
 
 
 def _load(core: Core, operation: Operation) -> Footprint:
     fields = operation.fields
-    rows = places.transfer_rows(core, operation)
+    rows, span = _transfer(core, operation, "jump_write", "jump_read")
     if fields["mode_avg"]:
         raise operation.refuse("it subtracts a mean, from a bank that this core does not have")
     if fields.get("broadcast", 0) == CONSTANT:
-        return Footprint(joined([]), joined([rows]))
+        return Footprint(rows)
     if fields.get("broadcast", 0):
         raise operation.refuse(f"the meaning of broadcast={fields['broadcast']} is not published")
     if augmented(core, fields):
@@ -106,14 +147,7 @@ def _load(core: Core, operation: Operation) -> Footprint:
             raise operation.refuse("pad_start or pad_end covers a whole run")
         if fields["pad_idx"] > fields["length"]:
             raise operation.refuse("pad_idx counts more runs than there are")
-    span = Span(
-        fields["reg_id"],
-        fields["ddr_addr"],
-        fields["channel"],
-        fields["length"],
-        fields["jump_read"],
-    )
-    return Footprint(joined([]), joined([rows]), loads=span)
+    return Footprint(rows, loads=span)
 
 
 def augmented(core: Core, fields: Mapping[str, int]) -> bool:
@@ -123,18 +157,10 @@ def augmented(core: Core, fields: Mapping[str, int]) -> bool:
 
 def _save(core: Core, operation: Operation) -> Footprint:
     fields = operation.fields
-    rows = places.transfer_rows(core, operation)
+    rows, span = _transfer(core, operation, "jump_read", "jump_write")
     if fields.get("argmax", 0):
         raise operation.refuse("the meaning of argmax is not published")
-    span = Span(
-        fields["reg_id"],
-        fields["ddr_addr"],
-        fields["channel"],
-        fields["length"],
-        fields["jump_write"],
-    )
-    reads = [] if fields.get("const_en", 0) else [rows]
-    return Footprint(joined(reads), joined([]), stores=span)
+    return Footprint(operands=() if fields.get("const_en", 0) else (rows,), stores=span)
 
 
 def _at_once(operation: Operation, most: int) -> None:
@@ -166,13 +192,6 @@ def _weights(core: Core, operation: Operation, step: int) -> int:
     return rows
 
 
-def _window(core: Core, operation: Operation) -> tuple[Rows, int]:
-    """The rows of its window that are read, and its groups of channels."""
-    image = places.input_image(core, operation)
-    inside = places.padding_of(operation).inside(len(image.bank), image.width)
-    return image.part(*inside), image.groups
-
-
 def _conv(core: Core, operation: Operation) -> Footprint:
     fields = operation.fields
     _at_once(operation, core.rows)
@@ -180,27 +199,32 @@ def _conv(core: Core, operation: Operation) -> Footprint:
     _channels(core, operation)
     if max(fields["stride_h"], fields["stride_w"]) > MOST_STRIDE:
         raise operation.refuse(f"the strides of a convolution are 1 to {MOST_STRIDE}")
-    window, groups = _window(core, operation)
-    count = _weights(core, operation, groups)
+    window, inside = places.window(core, operation)
+    count = _weights(core, operation, fields["channel_group"])
     weights = places.block(core, "weight", fields["bank_addr_weights"], count)
     bias = places.block(core, "bias", fields["bank_addr_bias"], 1)
-    result = places.output_image(core, operation, 1).rows
-    return Footprint(joined([window, weights, bias]), joined([result]))
+    return Footprint(places.results(core, operation, 1), window, inside, weights, bias)
+
+
+def _by_channel(
+    core: Core, operation: Operation, *, weights: Rows = NONE, bias: bool = False
+) -> Footprint:
+    """The footprint of an operation on windows that has a result for each channel."""
+    fields = operation.fields
+    groups = fields["channel_group"]
+    window, inside = places.window(core, operation)
+    biases = places.block(core, "bias", fields["bank_addr_bias"], groups) if bias else NONE
+    return Footprint(places.results(core, operation, groups), window, inside, weights, biases)
 
 
 def _depthwise(core: Core, operation: Operation) -> Footprint:
-    fields = operation.fields
     _at_once(operation, core.misc_rows)
     _sums(operation)
     _channels(core, operation)
-    window, groups = _window(core, operation)
-    weights = depthwise_weights(core, operation)
-    bias = places.block(core, "bias", fields["bank_addr_bias"], groups)
-    result = places.output_image(core, operation, groups).rows
-    return Footprint(joined([window, weights, bias]), joined([result]))
+    return _by_channel(core, operation, weights=_depthwise_weights(core, operation), bias=True)
 
 
-def depthwise_weights(core: Core, operation: Operation) -> Rows:
+def _depthwise_weights(core: Core, operation: Operation) -> Rows:
     """[kernel elements, groups]: rows of the depthwise bank."""
     fields = operation.fields
     groups = fields["channel_group"]
@@ -216,13 +240,10 @@ def depthwise_weights(core: Core, operation: Operation) -> Rows:
 
 
 def _pool(core: Core, operation: Operation) -> Footprint:
-    fields = operation.fields
     _at_once(operation, core.misc_rows)
-    if POOLS[fields["pool_type"]] == "max_reduce":
+    if POOLS[operation.fields["pool_type"]] == "max_reduce":
         raise operation.refuse("the meaning of this pool is not published", "max, average")
-    window, groups = _window(core, operation)
-    result = places.output_image(core, operation, groups).rows
-    return Footprint(joined([window]), joined([result]))
+    return _by_channel(core, operation)
 
 
 def _alu(core: Core, operation: Operation) -> Footprint:
@@ -239,17 +260,14 @@ def _alu(core: Core, operation: Operation) -> Footprint:
             raise operation.refuse(f"{mode} has a kernel and strides of 1")
         if mode == "hard_sigmoid" and fields["shift_bias"] > MOST_SHIFT_BIAS:
             raise operation.refuse(f"shift_bias={fields['shift_bias']}", f"0 to {MOST_SHIFT_BIAS}")
-    window, groups = _window(core, operation)
-    reads = [window]
+    weights = NONE
     if mode in ("depthwise", "depthwise_no_bias"):
         _sums(operation)
-        reads.append(depthwise_weights(core, operation))
-    if mode == "depthwise":
-        reads.append(places.block(core, "bias", fields["bank_addr_bias"], groups))
+        weights = _depthwise_weights(core, operation)
     if mode == "prelu":
-        reads.append(places.block(core, "depthwise", fields["bank_addr_weights"], groups))
-    result = places.output_image(core, operation, groups).rows
-    return Footprint(joined(reads), joined([result]))
+        count = fields["channel_group"]
+        weights = places.block(core, "depthwise", fields["bank_addr_weights"], count)
+    return _by_channel(core, operation, weights=weights, bias=mode == "depthwise")
 
 
 def _elew(core: Core, operation: Operation) -> Footprint:
@@ -259,11 +277,14 @@ def _elew(core: Core, operation: Operation) -> Footprint:
         raise operation.refuse(f"multiplies {fields['num']} operands", "it multiplies two")
     if any(read.get("share_pp", 0) for read in operation.operands):
         raise operation.refuse("the meaning of share_pp is not published")
-    operands, result = places.elementwise_images(core, operation)
-    return Footprint(joined([read.rows for read in operands]), joined([result.rows]))
 
+    def rows(of: Mapping[str, int], end: str, way: str) -> Rows:
+        bank, address = of[f"bank_id_{end}"], of[f"bank_addr_{end}"]
+        return places.row_a_bank(core, operation, bank, address, of[way], of[f"{way}_endl"])
 
-_COMPUTES = frozenset(("conv", "dwconv", "pool", "alu", "elew"))
+    operands = tuple(rows(read, "in", "jump_read") for read in operation.operands)
+    return Footprint(rows(fields, "out", "jump_write"), operands=operands)
+
 
 _FOOTPRINTS: dict[str, Callable[[Core, Operation], Footprint]] = {
     "load": _load,

@@ -14,7 +14,10 @@ banks hold them as bytes with a binary point of their own, so the bias bank coun
 
 from __future__ import annotations
 
+from functools import cache
+
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.records import OperandRecord
 from tilewright.machine.rounding import Rounding
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.numerics.power_of_two import LEAKY
@@ -79,9 +82,9 @@ FUSIONS = {
 """Kernels that may be one: templates of DNNVM's operations (section 4.1)."""
 
 
+@cache
 def machine_of(core: Core) -> Machine:
     """The machine of a core."""
-    port = core.port
     return Machine(
         name=core.name,
         description=(
@@ -89,7 +92,7 @@ def machine_of(core: Core) -> Machine:
             f"channels at once, int8 with power-of-two scales, {core.clock_hz / 1e6:g} MHz"
         ),
         clock_hz=core.clock_hz,
-        issue_cycles=port.issue_cycles,
+        issue_cycles=core.issue_cycles,
         instruction_bytes=0,
         element="fixed8",
         accumulator="fixed32",
@@ -103,7 +106,7 @@ def machine_of(core: Core) -> Machine:
             *(_move(core, "load", group) for group in core.bank_groups),
             *(_move(core, "save", group) for group in core.bank_groups),
         ),
-        engines=tuple(Engine(name=name, queue=port.queue) for name in CATEGORIES),
+        engines=tuple(Engine(name=name, queue=core.queue) for name in CATEGORIES),
         primitives=_primitives(core),
         fusions=tuple(
             Fusion(name=name, query=query, between="vb1") for name, query in FUSIONS.items()
@@ -121,9 +124,9 @@ def _move(core: Core, engine: str, group: BankGroup) -> Move:
         source=ends[0],
         target=ends[1],
         engine=engine,
-        bytes_per_cycle=min(core.port.bytes_per_cycle, memory),
-        latency=core.port.latency,
-        in_flight=core.port.in_flight,
+        bytes_per_cycle=min(core.bytes_per_cycle, memory),
+        latency=core.latency,
+        in_flight=core.in_flight,
     )
 
 
@@ -141,7 +144,6 @@ def _memory(core: Core, group: BankGroup) -> Memory:
 def _primitives(core: Core) -> tuple[Primitive, ...]:
     rows, channels = core.rows, core.channels
     most, transfer = MOST_GROUPS * channels, _row_cycles(core)
-    others = _others(core)
     bias = Storage(memory="bias", multiples={"co": channels})
     few = min(2 * channels // FEW_CHANNELS, MOST_KERNEL)
     return (
@@ -151,20 +153,12 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("conv",),
             engine="conv",
             operands={
-                "input": Storage(
-                    memory="vb0",
-                    alternatives=others["vb0"],
-                    multiples={"oh": rows, "ci": 2 * channels},
-                    own=DpuOperand(apart=("kw",)),
+                "input": _map(
+                    core, "vb0", {"oh": rows, "ci": 2 * channels}, own=DpuOperand(apart=("kw",))
                 ),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(
-                    memory="vb1",
-                    alternatives=others["vb1"],
-                    multiples={"oh": rows, "co": channels},
-                    circular=True,
-                ),
+                "output": _map(core, "vb1", {"oh": rows, "co": channels}, circular=True),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
             cycles=f"n*ceil(oh/{rows})*ow*ceil(co/{channels})*kh*ceil(kw*ci/{channels})",
@@ -185,20 +179,10 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("conv",),
             engine="conv",
             operands={
-                "input": Storage(
-                    memory="vb0",
-                    alternatives=others["vb0"],
-                    multiples={"oh": rows, "ci": channels},
-                    circular=True,
-                ),
+                "input": _map(core, "vb0", {"oh": rows, "ci": channels}, circular=True),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(
-                    memory="vb1",
-                    alternatives=others["vb1"],
-                    multiples={"oh": rows, "co": channels},
-                    circular=True,
-                ),
+                "output": _map(core, "vb1", {"oh": rows, "co": channels}, circular=True),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
             cycles=f"n*g*ceil(oh/{rows})*ow*ceil(co/{channels})*ceil(ci/{channels})*kh*kw",
@@ -214,18 +198,10 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("matmul",),
             engine="conv",
             operands={
-                "input": Storage(
-                    memory="vb0",
-                    alternatives=others["vb0"],
-                    multiples={"n": rows, "m": rows, "ci": channels},
-                ),
+                "input": _map(core, "vb0", {"n": rows, "m": rows, "ci": channels}),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(
-                    memory="vb1",
-                    alternatives=others["vb1"],
-                    multiples={"n": rows, "m": rows, "co": channels},
-                ),
+                "output": _map(core, "vb1", {"n": rows, "m": rows, "co": channels}),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
             cycles=f"ceil(n*m/{rows})*ceil(co/{channels})*ceil(ci/{channels})",
@@ -248,12 +224,8 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("add", "mul"),
             engine="misc",
             operands={
-                "input": Storage(
-                    memory="vb0", alternatives=others["vb0"], multiples={"d2": rows, "d1": channels}
-                ),
-                "output": Storage(
-                    memory="vb1", alternatives=others["vb1"], multiples={"d2": rows, "d1": channels}
-                ),
+                "input": _map(core, "vb0", {"d2": rows, "d1": channels}),
+                "output": _map(core, "vb1", {"d2": rows, "d1": channels}),
             },
             epilogue=(("relu",), ("requantise",)),
             cycles=f"d0*ceil(d2/{core.elementwise_rows})*d3*ceil(d1/{channels})*2",
@@ -265,34 +237,43 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
     )
 
 
-def _others(core: Core) -> dict[str, tuple[str, ...]]:
-    """Return the other bank groups for feature maps, for each of them."""
-    maps = [group.name for group in core.bank_groups if group.kind == "map"]
-    return {name: tuple(other for other in maps if other != name) for name in maps}
+def _map(
+    core: Core,
+    group: str,
+    multiples: dict[str, int],
+    *,
+    circular: bool = False,
+    own: DpuOperand | None = None,
+) -> Storage:
+    """A feature map, which lies in a group of banks, or in any other of those for maps."""
+    maps = [each.name for each in core.bank_groups if each.kind == "map" and each.name != group]
+    return Storage(
+        memory=group,
+        alternatives=tuple(maps),
+        multiples=multiples,
+        circular=circular,
+        own=own or OperandRecord(),
+    )
 
 
 def _row_cycles(core: Core) -> int:
     """Cycles that a LOAD of a short row takes at least: of a tile, every row has one."""
-    return -(-core.port.latency // core.port.in_flight)
+    return -(-core.latency // core.in_flight)
 
 
 def _windows(core: Core, name: str, operations: tuple[str, ...], **operands: Storage) -> Primitive:
     """Return a primitive that reduces windows by channel, maybe with operands beside the image."""
     rows, channels = core.misc_rows, core.channels
-    image, others = {"oh": core.rows, "c": channels}, _others(core)
+    image = {"oh": core.rows, "c": channels}
     kernel = (1, MOST_KERNEL)
     return Primitive(
         name=name,
         operations=operations,
         engine="misc",
         operands={
-            "input": Storage(
-                memory="vb0", alternatives=others["vb0"], multiples=image, circular=True
-            ),
+            "input": _map(core, "vb0", image, circular=True),
             **operands,
-            "output": Storage(
-                memory="vb1", alternatives=others["vb1"], multiples=image, circular=True
-            ),
+            "output": _map(core, "vb1", image, circular=True),
         },
         epilogue=(ACTIVATIONS, ("requantise",)) if operands else (),
         cycles=f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",

@@ -13,11 +13,10 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
-from tilewright.simulate.timing import Timeline
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.execute import State, execute
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
-from tilewright.targets.dpu.segments import Segments, kernel_of_each
+from tilewright.targets.dpu.segments import Segments
 
 
 class CoreRunner(TimedRunner):
@@ -43,19 +42,16 @@ class CoreRunner(TimedRunner):
 
     @cached_property
     def kernels(self) -> NDArray[np.int64]:
-        """The kernel of every instruction."""
-        rows = [(row.start, row.end) for row in self.parts.file.kernels]
-        return kernel_of_each(self.instructions, rows)
+        """The kernel of every instruction; an END counts as the kernel's before it."""
+        kernels = np.zeros(self.instructions, np.int64)
+        for number, row in enumerate(self.parts.file.kernels):
+            kernels[row.start : row.end + 1] = number
+        return kernels
 
     @cached_property
     def commands(self) -> TimedArray:
         """The program as the timing core sees it."""
         return self.segments.commands(self.kernels)
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """Simulated times; they do not depend on the inputs."""
-        return self.segments.time(self.commands, self.parts.machine)
 
     def begin(self) -> None:
         """The memories as a run finds them."""

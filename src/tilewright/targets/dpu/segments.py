@@ -6,7 +6,6 @@ of the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -16,8 +15,6 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.words import decode, from_bytes
 from tilewright.errors import Problem
-from tilewright.machine import Machine
-from tilewright.simulate import Timeline, simulate
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.formats import CATEGORIES
@@ -78,10 +75,6 @@ class Segments:
         commands["kernel"] = kernels
         return commands
 
-    def time(self, commands: TimedArray, machine: Machine) -> Timeline:
-        """Return the timeline of the commands on a machine."""
-        return simulate(commands, machine, label=lambda i: self.operations[i].name)
-
     def problems(self) -> list[Problem]:
         """Races, deadlocks and tokens that are left over, of every program."""
         return [
@@ -89,11 +82,3 @@ class Segments:
             for program in self.programs
             for problem in check_program(self.core, program).problems
         ]
-
-
-def kernel_of_each(size: int, rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
-    """The kernel of every operation; an END counts as the kernel's before it."""
-    kernels = np.zeros(size, np.int64)
-    for number, (start, end) in enumerate(rows):
-        kernels[start : end + 1] = number
-    return kernels

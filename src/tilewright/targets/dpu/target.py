@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
+from tilewright.codegen.words import InstructionSet, decode, from_bytes
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Timer
-from tilewright.targets.base import Target
+from tilewright.targets.base import WordTarget
 from tilewright.targets.dpu.core import Core, core_named
+from tilewright.targets.dpu.formats import CoreInstruction
+from tilewright.targets.dpu.isa import REVISIONS
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.runner import CoreRunner
-from tilewright.targets.dpu.text import (
-    assemble,
-    disassemble,
-    instruction_count,
-    manual,
-    package_listing,
-)
+from tilewright.targets.dpu.text import manual
 from tilewright.targets.dpu.timer import run_timer, timer
 
 
-class CoreTarget(Target):
+class CoreTarget(WordTarget):
     """A core of DNNVM in one of its sizes, simulated bit for bit."""
 
     takes_computed_weights = False
@@ -42,6 +38,7 @@ class CoreTarget(Target):
         }
     )
     family = "dpu"
+    image = BIASES
     implements = frozenset(
         {
             Capability.ISSUE_CYCLES,
@@ -62,26 +59,15 @@ class CoreTarget(Target):
             f"int8 a cycle, {core.clock_hz / 1e6:g} MHz, simulated"
         )
 
-    @cached_property
-    def _machine(self) -> Machine:
-        return machine_of(self.core)
-
     def machine(self) -> Machine:
         """The core as planning sees it."""
-        return self._machine
+        return machine_of(self.core)
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse what the words do not follow: other banks, primitives or arithmetic."""
         super().check_machine(machine, source)
-        own, problems = self._machine, list[Problem]()
-        for key in (
-            "primitives",
-            "own",
-            "layouts",
-            "element",
-            "synchronisation",
-            "cores",
-        ):
+        own, problems = self.machine(), list[Problem]()
+        for key in ("primitives", "own", "layouts", "element", "synchronisation", "cores"):
             if getattr(machine, key) != getattr(own, key):
                 problems.append(_fixed(key, self.name))
         if [m.name for m in machine.memories] != [m.name for m in own.memories]:
@@ -122,33 +108,22 @@ class CoreTarget(Target):
             for row in parts.file.kernels
         ]
 
+    def instruction_set(self, machine: Machine) -> InstructionSet[CoreInstruction]:
+        """The instructions of the core's revision, of several words each."""
+        return REVISIONS[self.core.isa]
+
     def word_bytes(self, machine: Machine) -> int:
-        """Bytes of a word; instructions have several."""
+        """Bytes of a word."""
         return WORD_BYTES
 
     def instruction_count(self, words: bytes, machine: Machine) -> int:
-        """Instructions of a program, each of several words."""
-        return instruction_count(self.core, words)
-
-    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
-        """Words of a source text."""
-        return assemble(self.core, text, name)
-
-    def disassemble(self, data: bytes, machine: Machine) -> str:
-        """The text of words."""
-        return disassemble(self.core, data)
-
-    def listing(self, directory: Path) -> str:
-        """The disassembly of a package's programs, kernels and nodes as remarks."""
-        return package_listing(self.core, read_package(directory, self.core)[0])
+        """Instructions of a program."""
+        instructions = self.instruction_set(machine)
+        return decode(instructions, from_bytes(instructions, words)).size
 
     def manual(self, machine: Machine) -> str:
         """Return the text of the core's instruction manual."""
         return manual(self.core)
-
-
-_FIXED = ("element", "synchronisation", "cores")
-"""Keys that follow from the instructions."""
 
 
 def _fixed(key: str, name: str) -> Problem:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tilewright.codegen import words
-from tilewright.codegen.program.files import ProgramParts, remarks_of
 from tilewright.codegen.words import from_bytes, to_bytes
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.isa import REVISIONS
@@ -27,12 +26,6 @@ def listing(core: Core, data: bytes) -> str:
     return words.listing(instructions, from_bytes(instructions, data))
 
 
-def instruction_count(core: Core, data: bytes) -> int:
-    """Instructions of words; raises TilewrightError (``isa-...``)."""
-    instructions = REVISIONS[core.isa]
-    return words.decode(instructions, from_bytes(instructions, data)).size
-
-
 def manual(core: Core) -> str:
     """The instruction manual of the core's revision, as a markdown page."""
     groups = ", ".join(
@@ -47,10 +40,3 @@ def manual(core: Core) -> str:
         f"are modulo {DEPTH}. `take` waits for a token of each class that it names, `put` leaves "
         "one; both name the instruction's own class.",
     )
-
-
-def package_listing(core: Core, parts: ProgramParts) -> str:
-    """The disassembly of a package's programs, kernels and nodes as remarks."""
-    instructions = REVISIONS[core.isa]
-    rows = remarks_of(parts.file.kernels)
-    return words.disassemble(instructions, from_bytes(instructions, parts.data), rows)

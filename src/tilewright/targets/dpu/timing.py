@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import Problem, TilewrightError
+from tilewright.machine import parse_expression
 from tilewright.simulate import (
-    TIMED,
     Timeline,
     UnwrittenRead,
     access_table,
@@ -26,6 +26,7 @@ from tilewright.simulate.commands import AccessArray, TimedArray
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.footprint import CONSTANT, Footprint, Footprints, Span, footprint
 from tilewright.targets.dpu.formats import CATEGORIES
+from tilewright.targets.dpu.isa import REVISIONS
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.operations import Operation
 from tilewright.targets.dpu.places import Rows
@@ -59,18 +60,6 @@ class Report:
         return not self.problems
 
 
-def cycles(mnemonic: str, fields: Mapping[str, int]) -> int:
-    """Cycles that an instruction computes; 1 for INIT and END, 0 for transfers."""
-    if mnemonic in ("load", "save"):
-        return 0
-    points = fields.get("length", 1) * fields.get("channel_group", 1)
-    if mnemonic == "elew":
-        return points * fields.get("num", 1)
-    if mnemonic in ("conv", "dwconv", "pool", "alu"):
-        return points * fields.get("kernel_h", 1) * fields.get("kernel_w", 1)
-    return 1
-
-
 def commands_of(core: Core, operations: Sequence[Operation]) -> TimedArray:
     """TIMED records of a program.
 
@@ -99,8 +88,15 @@ def timed_commands(
     table = timed_table(len(instructions))
     table["engine"] = engines
     table["waits"][:, : len(CATEGORIES)] = waits
-    table["cycles"] = [cycles(*instruction) for instruction in instructions]
-    moves = [row for row, (name, _) in enumerate(instructions) if name in ("load", "save")]
+    by_name: dict[str, list[int]] = {}
+    for row, (name, _) in enumerate(instructions):
+        by_name.setdefault(name, []).append(row)
+    transfers = by_name.pop("load", []), by_name.pop("save", [])
+    for name, rows in by_name.items():
+        cycles = parse_expression(REVISIONS[core.isa].by_mnemonic[name].cycles)
+        counts = {n: np.array([instructions[r][1].get(n, 1) for r in rows]) for n in cycles.names}
+        table["cycles"][rows] = cycles.evaluate(counts)
+    moves = sorted(transfers[0] + transfers[1])
     groups = list(core.bank_groups)
     of_bank = [groups.index(group) for group in core.group_of_bank]
     fields = [instructions[row][1] for row in moves]
@@ -110,7 +106,7 @@ def timed_commands(
         0 if f.get("broadcast", 0) == CONSTANT else f.get("channel", 1) * f.get("length", 1)
         for f in fields
     ]
-    table["latency"][moves] = core.port.latency
+    table["latency"][moves] = core.latency
     return table
 
 
@@ -187,15 +183,9 @@ def check_program(core: Core, operations: Sequence[Operation]) -> Report:
     matched = match(operations)
     if matched.starved:
         return Report((), matched.starved, matched.left, ())
-    table = np.zeros(len(operations), TIMED)
-    table["move"] = -1
-    table["engine"] = [operation.engine for operation in operations]
-    table["waits"][:, : len(CATEGORIES)] = matched.waits
-    machine = machine_of(core)
+    table, accesses = commands_of(core, operations), accesses_of(core, touched)
     try:
-        report = find_races(
-            table, accesses_of(core, touched), machine, label=lambda i: operations[i].text
-        )
+        report = find_races(table, accesses, machine_of(core), label=lambda i: operations[i].text)
     except TilewrightError as error:
         deadlocks = tuple(
             problem for problem in error.problems if problem.code == "program-deadlock"

@@ -17,7 +17,6 @@ from tilewright.ir import (
     Region,
     StringAttr,
     TensorType,
-    UnitAttr,
     VerifyException,
     integer,
     irdl_op_definition,
@@ -63,9 +62,6 @@ class ProgramOp(TileOperation):
     groups = opt_prop_def(StringAttr)
     """Name of the rule that puts commands into groups, each of which begins when the one before it
     has ended (``queues.GROUPINGS``); absent: commands wait for what they depend on, no more."""
-    interleaved = opt_prop_def(UnitAttr)
-    """Present: instructions are issued in the order in which they can begin, not command by
-    command. Each engine keeps the order of its commands."""
     issuer = opt_prop_def(StringAttr)
     """Name of the engine that gives the others their commands, in the order of the text
     (tile/issued.py); absent: each engine has a queue that fills by itself."""

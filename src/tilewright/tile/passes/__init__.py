@@ -14,7 +14,6 @@ from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
 from tilewright.tile.passes.group_loads import GroupLoads
-from tilewright.tile.passes.interleave import Interleave
 from tilewright.tile.passes.place_moves import PlaceMoves
 from tilewright.tile.passes.prefetch import Prefetch
 from tilewright.tile.passes.synchronise import Synchronise
@@ -23,7 +22,7 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         *(PlaceMoves, DoubleBuffer, GroupLoads),
-        *(Prefetch, Interleave, Boundary, Allocate, Synchronise, AssignEvents, Check),
+        *(Prefetch, Boundary, Allocate, Synchronise, AssignEvents, Check),
     )
 }
 """The tile passes by their names on the command line."""
@@ -60,9 +59,6 @@ def pipeline(
         if ahead and Decision.ORDER in honours:
             reason = "after double-buffer: loads that are issued ahead take two slots"
             entries.append(PassEntry(Prefetch(), reason))
-        if machine.synchronisation.by_rows and Decision.ORDER in honours:
-            reason = "after place-moves, which settled what is a tile's"
-            entries.append(PassEntry(Interleave(), reason))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
@@ -97,7 +93,6 @@ __all__ = [
     "Check",
     "DoubleBuffer",
     "GroupLoads",
-    "Interleave",
     "PlaceMoves",
     "Prefetch",
     "Synchronise",

@@ -60,15 +60,3 @@ def test_axes_hold_what_lies_in_the_tensor(
         assert held(found.low, registers) == inside[0]
         assert held(found.size, registers) == len(inside)
         assert held(found.before, registers) == inside[0] - first
-
-
-def test_tiles_alike_take_fewer_instructions() -> None:
-    """Where only the first and the last tile are cut, nothing is compared but where they begin."""
-
-    def count(step: int) -> int:
-        e = Emitter("test", "test")
-        spans = Spans({"oh": e.register(), "kh": 0}, {"oh": step, "kh": 5})
-        axis_of(e, Affine((("oh", 1), ("kh", 1)), -2), 12, spans, {"oh": 12, "kh": 5})
-        return len(e.statements)
-
-    assert count(2) < count(1)

@@ -12,8 +12,6 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.planning import Planner
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cambricon.lowering.pool_rows import alike, batches_of
-from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 from tilewright.targets.cambricon.timer import timer
 
@@ -115,34 +113,3 @@ def test_images_of_many_rows_are_pooled_in_few_transfers() -> None:
     found = Planner(described, timer=timer(described)).plan(case.kernel)
     assert found.schedule.primitive == "matrix_pool"
     assert found.cycles < 1.2 * 62720
-
-
-@pytest.mark.parametrize(("channels", "extent", "most"), [(32, 33, 1500), (64, 57, 5300)])
-def test_results_of_few_channels_are_copied_from_known_places(
-    channels: int, extent: int, most: int
-) -> None:
-    build = KernelBuilder(0)
-    x = build.operand((1, channels, extent, extent), layout="NHWC")
-    case = build.finish(build.op("max_pool", x, kernel=[3, 3], strides=[2, 2], pads=[0] * 4))
-    described = machine()
-    found = Planner(described, timer=timer(described)).plan(case.kernel)
-    assert found.cycles < most
-    result, _, _ = run_case(case, found.schedule, described)
-    np.testing.assert_array_equal(result, case.expected)
-
-
-def test_rows_of_windows_are_cut_into_batches() -> None:
-    """Eight windows of 3 at a stride of 2 over 14 columns, the first and the last cut off."""
-    one = Sliding(kernel=3, stride=2, dilation=1, axis=2, out="ow")
-    row = batches_of(one, 8, 3, 1, 14, lambda first: min(first + 3, 14) - max(first, 0))
-    assert [batch.windows for batch in row] == [
-        ((0, 1), (1, 2, 3), (3, 4, 5)),
-        ((0, 1, 2), (2, 3, 4), (4, 5, 6)),
-        ((0, 1, 2), (2,)),
-    ]
-    assert [batch.columns for batch in row] == [6, 7, 3]
-    assert [batch.step for batch in row] == [5, 6, 4]
-    assert row[0].parts == [(0, 1, 2), (1, 2, 3)]
-    assert row[2].parts == [(0, 1, 3), (1, 1, 1)]
-    inner = batches_of(one, 12, 3, 0, 25, lambda first: 3)
-    assert alike(inner) == [(4, inner[0])]

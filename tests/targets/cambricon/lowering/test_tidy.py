@@ -125,13 +125,13 @@ def test_numbers_leave_loops_and_copies_are_not_made() -> None:
         statement("CB", left, "loop"),
     ]
     assert to_text(tidied(program, {}).statements).splitlines() == [
-        "  SMOVE $R4, #64",
-        "  SMOVE $R5, #128",
-        "  SMOVE $R2, #3",
+        "  SMOVE $R3, #64",
+        "  SMOVE $R4, #128",
+        "  SMOVE $R0, #3",
         "loop:",
-        "  VMOVE $R5, $R4, $R2",
-        "  SSUB $R2, $R2, #1",
-        "  CB $R2, loop",
+        "  VMOVE $R4, $R3, $R0",
+        "  SSUB $R0, $R0, #1",
+        "  CB $R0, loop",
     ]
 
 
@@ -155,23 +155,29 @@ def test_a_sum_goes_on_in_the_register_where_it_began() -> None:
 def test_a_place_for_a_load_keeps_its_registers() -> None:
     """What the load overwrites holds no value across it, and it gets no number either."""
     slot = Statement(remark="room for a load")
-    one, two = register(1), register(2)
+    one, two, three, left = (register(number) for number in range(4))
     program = [
+        statement("SMOVE", left, 2),
+        Statement(label="loop"),
         statement("SMOVE", one, 8),
-        statement("SADD", two, one, register(5)),
+        statement("VMOVE", one, one, one),
+        statement("SMUL", two, left, left),
         slot,
-        statement("SMOVE", one, two),
-        statement("SSTORE", one, two, 0),
+        statement("SADD", three, two, left),
+        statement("SSTORE", three, two, 0),
+        statement("SSUB", left, left, 1),
+        statement("CB", left, "loop"),
     ]
-    found = tidied(program, {id(slot): (register(1), register(0))})
+    found = tidied(program, {id(slot): (register(8), register(9))})
     lines = found.statements
     at = next(n for n, line in enumerate(lines) if line is slot)
     lost = found.clobbers[id(slot)]
     assert len(set(lost)) == 2
-    (last,) = (line for line in lines[at:] if line.mnemonic)
-    assert not set(last.operands) & set(lost)
-    # The number 8 lies in no register that the load overwrites, and neither does the sum.
-    assert all(line.operands[0] not in lost for line in lines[:at])
+    total, stored = (line for line in lines[at:] if line.mnemonic in ("SADD", "SSTORE"))
+    assert not {*total.operands[1:], stored.operands[1]} & set(lost)
+    # The number 8, which is filled early, lies in no register that the load overwrites.
+    assert str(lines[0].operands[1]) == "#8"
+    assert lines[0].operands[0] not in lost
 
 
 def test_what_stands_apart_is_run_in_the_loop_that_it_leads_back_to() -> None:

@@ -88,10 +88,10 @@ def lower_case(
         start = offset + (GUARD if arena == ACTIVATIONS else 0)
         memory[arena][start : start + len(data)] = np.frombuffer(data, np.uint8)
     program = tile(case.kernel, schedule, machine, placements)
-    if not interleaved:
-        program.properties.pop("interleaved", None)
     lowering = Lowering(core, memory[WEIGHTS])
     lowering.kernel(program)
+    if not interleaved:
+        lowering.programs[-1].order.sort()
     words = lowering.words()
     memory[BIASES] = np.frombuffer(bytes(lowering.image), np.uint8)
     registers = {REGISTERS[name]: data.view(np.int8) for name, data in memory.items()}

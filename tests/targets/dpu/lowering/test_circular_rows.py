@@ -205,7 +205,7 @@ def test_a_token_that_lacks_is_a_race() -> None:
     schedule = keeping(case.kernel, Planner(machine).plan(case.kernel).schedule, 3, 1)
     made = lower_case(case, ZU2, machine, schedule)
     (program,) = made.segments.programs
-    endless = replace(ZU2, port=replace(ZU2.port, queue=len(program)))
+    endless = replace(ZU2, queue=len(program))
     assert check_program(endless, program).race_free
     removed: Counter[tuple[str, str]] = Counter()
     for put, take in tokens(program):

@@ -54,7 +54,7 @@ def batch_norm(at: Lowering) -> Sequence[SSAValue]:
     factor = at.parameter_array((1,), "factor")
     known = [array for array in (*sums, factor) if array is not None]
     if len(known) < 3:
-        return [at.placeholder(at.shape)]
+        return [at.network.placeholder(at.shape)]
     mean, variance, (count,) = known
     share = np.float32(0 if count == 0 else 1 / count)
     with np.errstate(over="ignore", invalid="ignore"):

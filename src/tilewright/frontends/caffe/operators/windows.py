@@ -216,7 +216,7 @@ def _refused(at: Lowering, window: _Window, image: SSAValue) -> SSAValue:
     ]
     shape = (shape_of(image)[0], window.outputs, *sizes)
     at.check_size(shape)
-    return at.placeholder(shape)
+    return at.network.placeholder(shape)
 
 
 def _by_phases(

@@ -200,9 +200,9 @@ def _product(
     uneven = any(sizes[letter] != wide[letter] for letter in both)
     if uneven or not inner:
         # Nothing to sum over, or extents of 1 that broadcast: a product of elements.
-        lead, own = [*batch, *rows], [wide[i] for i in (*inner, *columns)]
+        lead, rest = [*batch, *rows], [wide[i] for i in (*inner, *columns)]
         x = at.reshape(x, (*(sizes[i] for i in (*lead, *inner)), *(1 for _ in columns)))
-        y = at.reshape(y, (*(wide[i] for i in batch), *(1 for _ in rows), *own))
+        y = at.reshape(y, (*(wide[i] for i in batch), *(1 for _ in rows), *rest))
         value = at.emit("mul", x, y)
         if inner:
             axes = tuple(range(len(lead), len(lead) + len(inner)))

@@ -92,13 +92,18 @@ def centred(
     at: Lowering, x: SSAValue, axes: Sequence[int], epsilon: float
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
     """x less its mean over axes, over its deviation; the mean; 1 over the deviation."""
-    mean = at.emit("reduce_mean", x, axes=tuple(axes), keep_dims=True)
-    distance = at.emit("sub", x, mean)
-    square = at.emit("mul", distance, distance)
-    variance = at.emit("reduce_mean", square, axes=tuple(axes), keep_dims=True)
+    mean, distance, variance = _moments(at, x, axes)
     root = at.emit("sqrt", at.apply("add", variance, epsilon))
     numerator = at.weight(np.ones((), dtype_of(x)), f"{at.node.name}.one")
     return at.emit("div", distance, root), mean, at.emit("div", numerator, root)
+
+
+def _moments(at: Lowering, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """The mean over axes, x less the mean, and the variance."""
+    mean = at.emit("reduce_mean", x, axes=tuple(axes), keep_dims=True)
+    distance = at.emit("sub", x, mean)
+    square = at.emit("mul", distance, distance)
+    return mean, distance, at.emit("reduce_mean", square, axes=tuple(axes), keep_dims=True)
 
 
 def layer_normalization(at: Lowering) -> Sequence[Value]:
@@ -176,11 +181,7 @@ def mean_variance_normalization(at: Lowering) -> Value:
     """x less its mean, over its deviation and a little."""
     x, rank = at.tensor(0), len(at.shape(0))
     axes = sorted({at.axis(axis, rank) for axis in at.integers("axes") or (0, 2, 3)})
-    mean = at.emit("reduce_mean", x, axes=tuple(axes), keep_dims=True)
-    distance = at.emit("sub", x, mean)
-    variance = at.emit(
-        "reduce_mean", at.emit("mul", distance, distance), axes=tuple(axes), keep_dims=True
-    )
+    _, distance, variance = _moments(at, x, axes)
     return at.emit("div", distance, at.apply("add", at.emit("sqrt", variance), 1e-9))
 
 

@@ -24,19 +24,32 @@ from tilewright.ir.types import shape_of
 from tilewright.memory.alignment import ceil_div
 
 
-def _spread(at: Lowering, index: int, rank: int, axis: int, extent: int) -> SSAValue | None:
-    """A scale or zero point, shaped so that it broadcasts along ``axis``; None if absent."""
+def _spread(at: Lowering, index: int, sizes: Sequence[int], axis: int) -> SSAValue | None:
+    """A scale or zero point, shaped so that it broadcasts along an axis of ``sizes``.
+
+    None if absent.
+    """
     if not at.has(index):
         return None
     shape = at.shape(index)
     if math.prod(shape) == 1:
         return at.reshape(at.tensor(index), ())
-    if len(shape) != 1 or shape[0] != extent:
+    axis %= max(len(sizes), 1)
+    if shape != tuple(sizes[axis : axis + 1]):
         raise at.misfit(
             f"its input {index} of shape {list(shape)} has not one number, or one for each index "
             f"of axis {axis}"
         )
-    return at.reshape(at.tensor(index), tuple(extent if i == axis else 1 for i in range(rank)))
+    wide = (extent if i == axis else 1 for i, extent in enumerate(sizes))
+    return at.reshape(at.tensor(index), tuple(wide))
+
+
+def _scale(at: Lowering, index: int, sizes: Sequence[int], axis: int) -> SSAValue:
+    """A scale, which the operator cannot do without."""
+    scale = _spread(at, index, sizes, axis)
+    if scale is None:
+        raise at.refuse(f"its input {index} is missing")
+    return scale
 
 
 def _placed(at: Lowering, index: int) -> SSAValue | None:
@@ -47,7 +60,7 @@ def _placed(at: Lowering, index: int) -> SSAValue | None:
         return _blocked(at, index, at.axis(axis, len(shape)))
     if math.prod(at.shape(1)) > 1:
         axis = at.axis(axis, len(shape))
-    return _spread(at, index, len(shape), axis, shape[axis] if 0 <= axis < len(shape) else 1)
+    return _spread(at, index, shape, axis)
 
 
 def _blocked(at: Lowering, index: int, axis: int) -> SSAValue | None:
@@ -152,35 +165,21 @@ def operand(at: Lowering, index: int, axis: int = 0) -> SSAValue:
 
     ``axis`` is the one along which they may vary.
     """
-    shape = at.shape(index)
-    extent = shape[axis % len(shape)] if shape else 1
-    axis %= max(len(shape), 1)
-    scale = _spread(at, index + 1, len(shape), axis, extent)
-    if scale is None:
-        raise at.refuse(f"its input {index + 1} is missing")
-    return dequantised(
-        at, at.tensor(index), scale, _spread(at, index + 2, len(shape), axis, extent)
-    )
+    scale, shape = _scale(at, index + 1, at.shape(index), axis), at.shape(index)
+    return dequantised(at, at.tensor(index), scale, _spread(at, index + 2, shape, axis))
 
 
 def result(at: Lowering, value: SSAValue, index: int, axis: int = 0) -> SSAValue:
     """A float quantised by the scale at ``index`` and the zero point that follows it."""
-    shape = shape_of(value)
-    axis %= max(len(shape), 1)
-    extent = shape[axis] if shape else 1
-    scale = _spread(at, index, len(shape), axis, extent)
-    if scale is None:
-        raise at.refuse(f"its input {index} is missing")
-    zero = _spread(at, index + 1, len(shape), axis, extent)
+    scale = _scale(at, index, shape_of(value), axis)
+    zero = _spread(at, index + 1, shape_of(value), axis)
     return quantised(at, value, scale, zero, at.dtype(0))
 
 
 def _centred(at: Lowering, index: int, zero: int, axis: int) -> SSAValue:
     """An operand less its zero point, as int32."""
     x = at.cast(at.tensor(index), np.int32)
-    shape = shape_of(x)
-    axis %= max(len(shape), 1)
-    point = _spread(at, zero, len(shape), axis, shape[axis] if shape else 1)
+    point = _spread(at, zero, shape_of(x), axis)
     return x if point is None else at.emit("sub", x, at.cast(point, np.int32))
 
 
@@ -204,12 +203,8 @@ def qlinear_matmul(at: Lowering) -> SSAValue:
     if at.constant(3) is not None or min(len(at.shape(0)), len(at.shape(3))) < 2:
         value = matmul(at.like([operand(at, 0, -2), operand(at, 3, -1)]))
         return result(at, value, 6, -2)
-    scales = [
-        _spread(at, index + 1, len(shape), axis % len(shape), shape[axis])
-        for index, axis, shape in ((0, -2, at.shape(0)), (3, -1, at.shape(3)))
-    ]
-    assert scales[0] is not None and scales[1] is not None
-    factor = at.emit("mul", *(at.cast(scale, np.float32) for scale in scales if scale is not None))
+    scales = [_scale(at, index + 1, at.shape(index), axis) for index, axis in ((0, -2), (3, -1))]
+    factor = at.emit("mul", *(at.cast(scale, np.float32) for scale in scales))
     return result(at, dequantised(at, _product(at, (0, 2), (3, 5)), factor, None), 6, -2)
 
 
@@ -217,9 +212,7 @@ def qlinear_conv(at: Lowering) -> SSAValue:
     """The convolution of quantised images with an int32 bias, quantised."""
     bias = None
     if at.has(8):
-        count = at.shape(8)[0] if at.shape(8) else 1
-        scales = [_spread(at, index, 1, 0, count) for index in (1, 4)]
-        assert scales[0] is not None and scales[1] is not None
+        scales = [_scale(at, index, at.shape(8)[:1] or (1,), 0) for index in (1, 4)]
         factor = at.emit("mul", at.cast(scales[1], np.float32), at.cast(scales[0], np.float32))
         bias = dequantised(at, at.tensor(8), factor, None)
     return result(at, conv(at.like([operand(at, 0, 1), operand(at, 3, 0), bias])), 6, 1)

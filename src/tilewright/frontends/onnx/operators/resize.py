@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,7 +31,9 @@ def resize(at: Lowering) -> Value:
             ratios = [ratio] * len(ratios)
             sizes = tuple(int(ratio * shape[axis] + 0.5) for axis in axes)
     else:
-        ratios = _fitting(at, scales, len(axes))
+        if len(scales) != len(axes) or not all(0 < scale < 2**31 for scale in scales):
+            raise at.refuse(f"scales {scales[:16]} do not fit its {len(axes)} axes")
+        ratios = scales
         sizes = tuple(
             math.floor(shape[axis] * scale) for axis, scale in zip(axes, ratios, strict=True)
         )
@@ -70,13 +71,6 @@ def _numbers(at: Lowering, index: int, subject: str) -> list[float]:
     return [float(item) for item in array.reshape(-1)]
 
 
-def _fitting(at: Lowering, scales: Sequence[float], count: int) -> list[float]:
-    """Scales, which are positive numbers, one for each axis; raises TilewrightError."""
-    if len(scales) != count or not all(0 < scale < 2**31 for scale in scales):
-        raise at.refuse(f"scales {list(scales)[:16]} do not fit its {count} axes")
-    return list(scales)
-
-
 def _along(at: Lowering, x: SSAValue, axis: int, matrix: Array) -> SSAValue:
     """The product of a matrix [out, in] with an axis; a gather if it only chooses."""
     chosen = (np.count_nonzero(matrix, axis=1) == 1) & (matrix.max(axis=1) == 1)
@@ -106,7 +100,7 @@ def _matrix(
         outside = (places < 0) | (places > extent - 1)
     matrix = np.zeros((size, extent), np.float64)
     if mode == "nearest":
-        chosen = np.clip(_rounded(at, places, scale), 0, extent - 1)
+        chosen = np.clip(_rounded(at, places), 0, extent - 1)
         matrix[np.arange(size), chosen] = 1
         return matrix, outside
     stretch = min(scale, 1.0) if at.integer("antialias") else 1.0
@@ -176,7 +170,7 @@ def _places(
             raise at.refuse(f"coordinate_transformation_mode {other!r} is not known")
 
 
-def _rounded(at: Lowering, places: Array, scale: float) -> Array:
+def _rounded(at: Lowering, places: Array) -> Array:
     """Round places to the nearest elements, by the node's mode."""
     places = places.astype(np.float64)
     default = "round_prefer_floor" if at.version >= 11 else "floor"
@@ -195,15 +189,7 @@ def _rounded(at: Lowering, places: Array, scale: float) -> Array:
 
 
 def upsample(at: Lowering) -> Value:
-    """Resize of operator set 9, with scales as its second operand."""
-    shape, mode = at.shape(0), at.text("mode", "nearest")
-    scales = _fitting(at, _numbers(at, 1, "scales"), len(shape))
-    if min(scales, default=1) < 1:
-        raise at.refuse(f"scales {scales} make an axis smaller")
-    x = at.tensor(0)
-    for axis, scale in enumerate(scales):
-        size = math.floor(shape[axis] * scale)
-        if scale != 1:
-            matrix, _ = _matrix(at, mode, shape[axis], size, scale, (0.0, 1.0))
-            x = _along(at, x, axis, matrix)
-    return x
+    """Resize as operator set 9 has it: to sizes that are no smaller."""
+    if any(scale < 1 for scale in _numbers(at, 1, "scales")):
+        raise at.refuse("its scales make an axis smaller")
+    return resize(at)

@@ -16,19 +16,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
-from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.cores import one_core, part_of, shareable
 from tilewright.planning.planners.greedy import AUTOMATIC, most_slots
 from tilewright.planning.planners.ldm.buffers import BLOCK, Buffering
 from tilewright.planning.planners.ldm.order import Tensor, loop_order
 from tilewright.planning.planners.papers.parallel import parallel_parts
-from tilewright.planning.planners.schedules import agreeing
+from tilewright.planning.planners.schedules import agreeing, cheapest
 from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
 from tilewright.planning.space.footprint import Use, uses_of
 from tilewright.planning.space.mesh import (
@@ -73,27 +74,13 @@ class Ldm:
         ``Plan.candidates`` counts the sizes of buffers that were looked at. ``budget`` is not used.
         Raises TilewrightError when no primitive computes the kernel or no tile fits.
         """
-        plans: list[Plan] = []
-        failures: list[TilewrightError] = []
-        for primitive in agreeing(kernel, machine):
-            for slots in (2, 1) if self.buffers == AUTOMATIC else (self.buffers,):
-                try:
-                    plans += self._plans(kernel, machine, primitive, slots)
-                except TilewrightError as error:
-                    failures.append(error)
-        if not plans:
-            raise failures[0]
-        best = min(plans, key=lambda plan: plan.predicted_cycles)
-        timed = timer is not None and machine.cores == 1
-        return replace(
-            best,
-            physical_bound=min(plan.physical_bound for plan in plans),
-            granule_bound=min(plan.granule_bound for plan in plans),
-            candidates=sum(plan.candidates for plan in plans),
-            priced=len(plans),
-            timed_cycles=timer(kernel, best.schedule) if timer is not None and timed else None,
-            timed=int(timed),
+        every = (2, 1) if self.buffers == AUTOMATIC else (self.buffers,)
+        best = cheapest(
+            partial(self._plans, kernel, machine, primitive, slots)
+            for primitive in agreeing(kernel, machine)
+            for slots in every
         )
+        return best if timer is None or machine.cores > 1 else timed(best, kernel, timer)
 
     def _plans(
         self, kernel: Kernel, machine: Machine, primitive: Primitive, slots: int

@@ -3,7 +3,7 @@
 A *seed* says what is computed: loops, tensors, one product of tiles. A *space* says how it may be
 scheduled: sizes of tiles and of the cores' parts (``FactorVar``), orders of loops, second slots. A
 *strategy* takes one of each, and is a ``Schedule``. planning/planners/papers/strategy_text.py reads
-and prints both; ``strategies`` lists a space in one order, as many as ``count`` says before any is
+both; ``strategies`` lists a space in one order, as many as ``count`` says before any is
 looked at.
 
 Loops that are not split run within tiles. What a kernel's layouts are and which of its dims a

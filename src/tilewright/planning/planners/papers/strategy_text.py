@@ -1,4 +1,4 @@
-"""Schedule spaces as text: read, and printed so that they are read again.
+"""Schedule spaces as text.
 
     space conv2                                # nodes of the model
       seed n 1, co 16, oh 10, ow 10; ci 6, kh 5, kw 5
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -39,10 +39,9 @@ ELSEWHERE = {
     "fuse": "pixels that lie at equal distances are one dim already, where layouts allow it",
     "vectorise": "primitives have their vectors along output channels",
 }
-"""The statements of swATOP that a space does not have, and what replaces each."""
+"""The statements of swATOP that a space does not have, and what stands in place of each."""
 
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^\s,;#"]+|[,;])')
-_PLAIN = re.compile(r'[^\s,;#"]+')
 _TENSOR = re.compile(r"(\w+)\s*\[([^\[\]]*)\]")
 _ROLES = ("output", "input", "weight")
 
@@ -75,11 +74,6 @@ def parse_spaces(text: str, name: str = "text") -> tuple[ScheduleSpace, ...]:
     return spaces
 
 
-def spaces_text(spaces: tuple[ScheduleSpace, ...]) -> str:
-    """Return the text of spaces, which ``parse_spaces`` reads again."""
-    return "\n".join("\n".join(_lines(space)) + "\n" for space in spaces)
-
-
 def seed_text(seed: Seed) -> list[str]:
     """The statements of a seed."""
     parts = [", ".join(f"{dim} {size}" for dim, size in own) for own in (seed.loops, seed.sums)]
@@ -88,29 +82,6 @@ def seed_text(seed: Seed) -> list[str]:
         c, a, b = (f"{t.role}[{', '.join(map(str, t.access))}]" for t in seed.tensors)
         lines.append(f"  compute {c} += {a} * {b}")
     return lines
-
-
-def _lines(space: ScheduleSpace) -> Iterator[str]:
-    yield "space " + " ".join(map(_quoted, space.nodes))
-    if space.seed is not None:
-        yield from seed_text(space.seed)
-    yield from (f"  primitive {name}" for name in space.primitives)
-    for cut in space.cuts:
-        if cut.rows:
-            yield f"  cores mesh {' '.join(cut.rows)}, {' '.join(cut.columns)}"
-        else:
-            yield "  cores " + (", ".join(map(_factors, cut.parts)) or "one")
-    yield from (f"  split {_factors(split)}" for split in space.splits)
-    yield from (f"  reorder {' '.join(order)}" for order in space.orders)
-    yield from (f"  double {' '.join(map(_quoted, own)) or 'none'}" for own in space.doubles)
-
-
-def _factors(factors: Factors) -> str:
-    return f"{factors.dim} by {' '.join(map(str, factors.sizes)) or 'all'}"
-
-
-def _quoted(word: str) -> str:
-    return word if _PLAIN.fullmatch(word) and word != "none" else json.dumps(word)
 
 
 class _Line:

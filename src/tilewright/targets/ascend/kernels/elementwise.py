@@ -129,12 +129,12 @@ class _Elementwise:
             kind = self.kinds[name]
             width = isa.WIDTHS[kind]
             tensors.append(Tensor(name, size * width + SLACK, kind, written=name == "out"))
-            ends = homes[name], Place(tensors[-1], start * width)
+            home, main = homes[name], Place(tensors[-1], start * width)
             length = -(-tile.size * width // BLOCK)
             if name == "out":
                 tiles.body.extend(self._computed(homes, places, tile.size))
-                ends = ends[::-1]
-            tiles.body.append(isa.copy(*ends, 1, length))
+                home, main = main, home
+            tiles.body.append(isa.copy(home, main, 1, length))
         about = f"{self.operation} of {size} {self.element}"
         return tiles.program(tensors, about, 0 if short is None else short.longest)
 

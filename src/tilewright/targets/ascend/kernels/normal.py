@@ -206,7 +206,8 @@ class _Rows:
             self.compute(vectors, folds, result, source, rows.size, lines)
         if self.of.short:
             tiles.shorten(LENGTH)
-        at = (*tiles.starts, rows.size)
+        number, row = tiles.starts
+        at = number, row, rows.size
         tiles.body.extend(
             [
                 *given_x.load(homes[0], pitch, x, *at),

@@ -10,13 +10,12 @@ from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
-from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.pooled import Pools
-from tilewright.targets.ascend.lowering.walk import Forms, Home, Homes, Walk
+from tilewright.targets.ascend.lowering.walk import Chain, Forms, Homes, Walk
 from tilewright.targets.ascend.lowering.weights import Weights
 from tilewright.targets.ascend.machine import DaVinci, machine_of
-from tilewright.targets.ascend.program import LENGTH, Buffer, Loop, Program, Statement, Tensor
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp
+from tilewright.targets.ascend.program import LENGTH, Program, Tensor
+from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.handovers import remove
 from tilewright.tile.passes import AssignEvents, Synchronise
 
@@ -44,79 +43,6 @@ READERS: dict[str, Makes] = {"max_pool": Pools, WEIGHTS: Weights}
 """The same of what reads the results of others on the chip alone."""
 
 
-class Chain:
-    """The forms of a program's computes: those of an operand follow from the compute that reads or
-    writes it, those of what one leaves to another from the one that reads it; see ``Forms``."""
-
-    def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
-        self.computes: dict[ComputeOp, Forms] = {}
-        self.buffers: dict[BufferOp, Forms] = {}
-        self.tensors: dict[str, Forms] = {}
-        """By name; of what stays on the chip, none."""
-        for op in program.walk():
-            if isinstance(op, ComputeOp):
-                self.computes[op] = _forms(program, op, core, homes)
-        for op, forms in self.computes.items():
-            read = [value for stage in op.stages for value in stage.inputs]
-            for value in (op.output, *read):  # A reader's forms last.
-                buffer = value.owner if isinstance(value.owner, BufferOp) else None
-                while buffer is not None:
-                    self.buffers[buffer] = forms
-                    self.tensors[buffer.tensor_op.symbol.data] = forms
-                    buffer = buffer.outer_buffer
-
-    @property
-    def all(self) -> list[Forms]:
-        """The forms of all computes, in the program's order."""
-        return list(self.computes.values())
-
-    @property
-    def before(self) -> list[Statement]:
-        """Statements in front of all loops."""
-        return [statement for forms in self.all for statement in forms.before]
-
-    @property
-    def work(self) -> list[Buffer]:
-        """Buffers of UB behind the program's."""
-        return [buffer for forms in self.all for buffer in forms.work]
-
-    def extents(self) -> dict[str, int]:
-        """Extents of all dims; those of blocks of two kinds are whole blocks of both."""
-        extents: dict[str, int] = {}
-        for forms in self.all:
-            for dim, extent in forms.extents().items():
-                extents[dim] = max(extent, extents.get(dim, 0))
-        return extents
-
-    def block_of(self, dim: str) -> int:
-        """Indices of a block along a dim."""
-        return max(forms.block_of(dim) for forms in self.all)
-
-    def element(self, op: BufferOp) -> str:
-        """The element type of a buffer."""
-        return self.buffers[op].element(op)
-
-    def bytes(self, op: BufferOp, spans: Spans) -> int:
-        """Bytes of one slot of a buffer."""
-        return self.buffers[op].bytes(op, spans)
-
-    def main_bytes(self, op: TensorOp) -> int:
-        """Bytes of a tensor in main memory."""
-        return self.tensors[op.symbol.data].main_bytes(op)
-
-    def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """Return the statements that fill a buffer."""
-        return self.buffers[home.op].load(home, outer)
-
-    def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """Return the statements that store a result from a buffer."""
-        return self.buffers[home.op].store(home, outer)
-
-    def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """The product of tiles."""
-        return self.computes[op].compute(op, spans, loops)
-
-
 def is_of_cube(anchors: Collection[str]) -> bool:
     """Return True if a kernel with these anchors comes from its tile program: the cube computes a
     product or a convolution of it."""
@@ -136,7 +62,7 @@ def cube_kernel(
         program = program.clone()
     homes: Homes = {}
     tensors: dict[str, Tensor] = {}
-    forms = Chain(program, core, homes)
+    forms = Chain(program, lambda compute: _forms(program, compute, core, homes))
     for symbol, op in program.tensors.items():
         role = op.role.data
         if role not in PARAMETERS:
@@ -147,7 +73,7 @@ def cube_kernel(
         others = (plain, *(f"{plain}{number}" for number in range(2, len(names) + 3)))
         free_name = next(candidate for candidate in others if candidate not in names)
         written = role == "output"
-        size = 0 if role == "internal" else forms.main_bytes(op)
+        size = 0 if role == "internal" else forms.tensors[symbol].main_bytes(op)
         tensors[symbol] = Tensor(free_name, size, written=written)
     # Matrices of a batch are computed whole: each is of itself; so are chains with images.
     lengths: frozenset[str] = frozenset()

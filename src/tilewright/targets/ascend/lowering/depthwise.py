@@ -38,7 +38,7 @@ def diagonals(weights: Array) -> Array:
 
 
 class Depthwise(Convolutions):
-    """The forms of a depthwise convolution; see ``Forms``."""
+    """The forms of a depthwise convolution."""
 
     result = "c"
     blocked_dims = ("c",)

@@ -10,7 +10,7 @@ need beside the tile lies in the room that is left of UB, ``EPILOGUE_BYTES`` at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilewright.codegen.nest.value import Value, least
@@ -21,7 +21,7 @@ from tilewright.targets.ascend.kernels.recipes import Recipe, Step, recipe_of
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.nest import Span
-from tilewright.targets.ascend.lowering.walk import Home, Homes
+from tilewright.targets.ascend.lowering.walk import Forms
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
@@ -123,6 +123,7 @@ class Function:
 class Epilogue:
     """The stages of a compute behind its first."""
 
+    forms: Forms
     bias: SSAValue | None = None
     summand: SSAValue | None = None
     factors: SSAValue | None = None
@@ -131,23 +132,19 @@ class Epilogue:
     function: Function | None = None
     room: tuple[int, int] = (0, 0)
     """The first of the bytes of UB that are left for it, and the end."""
-    before: list[Statement] = field(default_factory=list[Statement])
-    """In front of all loops."""
-    work: list[Buffer] = field(default_factory=list[Buffer])
-    """The buffers that functions and sums of integers need beside the tile."""
     wide: Buffer | None = None
     """The buffer in which sums of integers become floats."""
 
     @classmethod
-    def of(cls, compute: ComputeOp, program: ProgramOp, core: DaVinci) -> Epilogue:
-        """Read off the stages; refuses (``lower-operation``) others."""
+    def of(cls, compute: ComputeOp, forms: Forms) -> Epilogue:
+        """Read off the stages of a compute in some forms; refuses (``lower-operation``) others."""
         anchor, *rest = compute.stages
         bias = anchor.inputs[2] if len(anchor.inputs) > 2 else None
-        epilogue = cls(bias, room=room_of(compute, program, core))
+        epilogue = cls(forms, bias, room=room_of(compute, forms.program, forms.core))
         value = anchor.result
         for stage in rest:
             operation = stage.operation.data
-            recipe = recipe_of(NAMES.get(operation, operation), core)
+            recipe = recipe_of(NAMES.get(operation, operation), forms.core)
             if operation == "add" and not epilogue.relu and epilogue.summand is None:
                 others = [operand for operand in stage.inputs if operand is not value]
                 windows = {str(window) for window in stage.windows.data}
@@ -181,25 +178,21 @@ class Epilogue:
         self,
         tile: Place,
         sums: Place,
-        homes: Homes,
         columns: Span,
-        first_column: Callable[[Home], Value],
         rows: tuple[Value, int],
         batch: tuple[Value, int] = (1, 1),
     ) -> list[Statement]:
-        """Sums of integers in L0C as the tile of halves in UB, with what follows them;
-        ``first_column`` says where the buffer of a row, of biases or factors, begins."""
+        """Sums of integers in L0C as the tile of halves in UB, with what follows them."""
         if self.factors is None:
             raise refuse("lower-operation", "sums of integers are dequantised on their way out")
-        if not self.work:
+        if self.wide is None:
             first, end = self.room
             spare = EPILOGUE_BYTES if self.function is not None else 0
             part = min((end - first - spare) // FOUR_ROWS, MAX_REPEAT // 2) // 4 * 4
             if part < 4:
                 raise refuse("plan-capacity", f"{end - first} bytes of ub hold no sums")
             self.wide = Buffer("wide", "ub", first, part * FOUR_ROWS, element="int32_t")
-            self.work.append(self.wide)
-        assert self.wide is not None
+            self.forms.work.append(self.wide)
         most = self.wide.bytes // FOUR_ROWS * 4
         size = min(most, rows[1])
         matrix, block = Loop("e", batch[0]), Loop("q", columns.size // CUBE)
@@ -209,22 +202,19 @@ class Epilogue:
         first = block.variable * rows[0] + start
         if batch[1] > 1:
             first = matrix.variable * (columns.size // CUBE * rows[0]) + first
-        begins = {operand: first_column(homes[operand]) for operand in self._rows()}
-        part.body += self._floats(tile, sums, homes, begins, columns, block, (first, count))
+        part.body += self._floats(tile, sums, columns, block, (first, count))
         block.body.append(part)
         body: Loop = block
         if batch[1] > 1:
             body = matrix
             matrix.body.append(block)
-        after = self.statements(tile, homes, columns, 0, rows, batch)
+        after = self.statements(tile, columns, rows, batch)
         return [isa.mask_of(FLOATS, FLOATS), body, *after]
 
     def _floats(
         self,
         tile: Place,
         sums: Place,
-        homes: Homes,
-        begins: Mapping[SSAValue, Value],
         columns: Span,
         block: Loop,
         part: tuple[Value, Value],
@@ -239,10 +229,8 @@ class Epilogue:
 
         def along(name: str, place: Place, operand: SSAValue) -> None:
             """An operation of every row and 16 numbers, 8 at a time: two blocks of a row."""
-            home = homes[operand]
-            first = (columns.start - begins[operand]) * 4
             for half in range(2):
-                row = Place(home.buffer, block.variable * (CUBE * 4) + first + half * BLOCK)
+                row = self._row(operand, columns, 4, block.variable * (CUBE * 4)).at(half * BLOCK)
                 target = place.at(half * BLOCK)
                 strides = (2, 2, 0), (2 * REPEAT_BLOCKS, 2 * REPEAT_BLOCKS, 0)
                 repeats = count // REPEAT_BLOCKS
@@ -258,21 +246,18 @@ class Epilogue:
         body.append(isa.vector("vconv_f322f16", halves, (floats,), repeats, *narrowing))
         return body
 
-    def _rows(self) -> list[SSAValue]:
-        """The operands that have a number for each column."""
-        return [operand for operand in (self.bias, self.factors) if operand is not None]
+    def _row(self, operand: SSAValue, columns: Span, width: int, further: Value = 0) -> Place:
+        """Where the numbers of a tile's columns begin in a row's buffer, and so many bytes
+        further."""
+        home = self.forms.homes[operand]
+        first = self.forms.column(home).start
+        return Place(home.buffer, further + (columns.start - first) * width)
 
     def statements(
-        self,
-        tile: Place,
-        homes: Homes,
-        columns: Span,
-        first: Value,
-        rows: tuple[Value, int],
-        batch: tuple[Value, int] = (1, 1),
+        self, tile: Place, columns: Span, rows: tuple[Value, int], batch: tuple[Value, int] = (1, 1)
     ) -> list[Statement]:
-        """The vector unit's part on a tile in UB: its columns, of which the bias's buffer begins
-        with ``first``, its rows and matrices, each with the most that there are."""
+        """The vector unit's part on a tile in UB: its columns, its rows and matrices, each with the
+        most that there are."""
         relu = self.factors is not None and self.relu
         bias = self.bias if self.factors is None else None
         if bias is None and self.summand is None and self.function is None and not relu:
@@ -284,9 +269,8 @@ class Epilogue:
             largest = most * batch[1] * rows[1] // REPEAT_ROWS
             body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
         if bias is not None:
-            local = (columns.start - first) * 2
             relu = self.relu and self.summand is None
-            row = Place(homes[bias].buffer, local)
+            row = self._row(bias, columns, 2)
             if batch[1] > 1:
                 around = Loop("e", batch[0])
                 block = tile.at(around.variable * (count * rows[0] * BLOCK))
@@ -295,7 +279,7 @@ class Epilogue:
             else:
                 body.append(add_rows(tile, row, count, *rows, "j", relu=relu))
         if self.summand is not None:
-            summand = Place(homes[self.summand].buffer)
+            summand = Place(self.forms.homes[self.summand].buffer)
             repeats = count * batch[0] * rows[0] // REPEAT_ROWS
             largest = most * batch[1] * rows[1] // REPEAT_ROWS
             body.append(flat("vadd", tile, (tile, summand), repeats, largest, "j"))
@@ -307,8 +291,8 @@ class Epilogue:
                 if self.wide is not None:
                     begin = self.wide.address + self.wide.bytes
                 self.function.place(begin, end)
-                self.work += self.function.buffers.values()
-                self.before += self.function.fills()
+                self.forms.work += self.function.buffers.values()
+                self.forms.before += self.function.fills()
             halves = count * batch[0] * rows[0] * CUBE
             body += self.function.statements(tile, halves, most * batch[1] * rows[1] * CUBE, "f")
         return body

@@ -11,10 +11,10 @@ the sums are worth.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilewright.codegen.nest.value import Value
-from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import layout_of
 from tilewright.machine.dims import DIMS
 from tilewright.targets.ascend import isa
@@ -23,46 +23,41 @@ from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
+    Forms,
     Home,
     Homes,
-    element_in,
     element_of,
     is_row,
-    main_bytes,
-    operands_of,
 )
 from tilewright.targets.ascend.lowering.windows import Rows, Windows
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import Barrier, Buffer, Loop, Place, Statement, Tensor
 from tilewright.targets.ascend.vectors import LANES, fill
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp
 
 
-class Convolutions:
-    """The forms of a convolution; see ``Forms``."""
+class Convolutions(Forms):
+    """The forms of a convolution."""
 
     result = "co"
     """The dim of the results' channels."""
     blocked_dims: tuple[str, ...] = ("co", "ci")
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
-        self.program, self.core, self.homes = program, core, homes
-        self.epilogue = Epilogue.of(compute, program, core)
-        self.before, self.work = self.epilogue.before, self.epilogue.work
+        super().__init__(program, compute, core, homes)
+        self.epilogue = Epilogue.of(compute, self)
         anchor: StageOp = compute.stages[0]
         names = {dim: compute.dim_names.get(dim, dim) for dim in DIMS[anchor.operation.data]}
         self.names = {dim: name for dim, name in names.items() if name in program.extents}
         """The program's names of the convolution's dims."""
         self.exact = {dim: program.extents[name] for dim, name in self.names.items()}
-        operands = operands_of(compute)
-        self.integers = any(element_of(op) == "int8_t" for op, _ in operands.values())
-        for name, (op, role) in operands.items():
+        for name, (op, role) in self.operands.items():
             width = WIDTHS[element_of(op)]
             wanted = convolution_weight(width) if role == "weight" else image(width)
             if is_row(op) or (role == "weight" and self.result == "c"):
                 continue
             if layout_of(op.result) != wanted:
-                raise self._refusal(f"{name} lies in {layout_of(op.result) or 'rows'}")
+                raise self.refusal(f"{name} lies in {layout_of(op.result) or 'rows'}")
         parameters = {str(key): value for key, value in anchor.get("parameters", ())}
         self.strides = self._pair(parameters, "strides")
         self.dilations = self._pair(parameters, "dilations")
@@ -77,7 +72,7 @@ class Convolutions:
         self.fill = int(str(parameters.get("fill", 0)))
         self.groups = self.exact.get("g", 1)
         if self.groups > 1 and any(self.exact[dim] % self.block(dim) for dim in ("co", "ci")):
-            raise self._refusal("groups of a number of channels that are no whole blocks")
+            raise self.refusal("groups of a number of channels that are no whole blocks")
         self.results = self.groups * (padded(self.exact[self.result]) // CUBE)
 
     def _pair(self, parameters: dict[str, object], name: str) -> tuple[int, int]:
@@ -100,10 +95,6 @@ class Convolutions:
         """16 channels, of images of integers 32."""
         return 2 * CUBE if self.integers and dim == "ci" else CUBE
 
-    def element(self, op: BufferOp) -> str:
-        """The element type of a buffer, as in C."""
-        return element_in(op, integers=self.integers)
-
     def own(self, spans: Spans) -> dict[str, Span]:
         """The spans by the names that a convolution's dims have."""
         return {dim: spans[name] for dim, name in self.names.items()}
@@ -119,7 +110,7 @@ class Convolutions:
         """Channels of a tile's groups as an interval of the image's."""
         group, own, extent = spans["g"], spans[dim], self.exact[dim]
         if group.most > 1 and own.most < extent:
-            raise self._refusal("tiles of parts of several groups have no kernel")
+            raise self.refusal("tiles of parts of several groups have no kernel")
         start = group.start * extent + own.start
         if group.most == 1:
             return replace(own, start=start)
@@ -131,10 +122,6 @@ class Convolutions:
         return {**self.spans(spans), "ci": own["ci"]} if self.groups > 1 else self.spans(spans)
 
     # Sizes.
-
-    def main_bytes(self, op: TensorOp) -> int:
-        """Bytes of a tensor in main memory."""
-        return main_bytes(op)
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole blocks of channels, of positions, and of rows of the image."""
@@ -167,33 +154,30 @@ class Convolutions:
         """Positions of a tile: of the image, and in whole blocks."""
         rows, columns = spans["oh"].size, spans["ow"].size
         if spans["ow"].most < self.exact["ow"]:
-            raise self._refusal("tiles of parts of an image's rows have no kernel")
+            raise self.refusal("tiles of parts of an image's rows have no kernel")
         count = rows * columns
         whole: Value = padded(count) if isinstance(count, int) else (count + 15) // 16 * 16
         return count, whole
 
-    def _refusal(self, reason: str) -> TilewrightError:
-        nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
-        return refuse("lower-operation", reason, nodes)
+    def column(self, home: Home) -> Span:
+        """The channels of a row."""
+        return self.spans(home.spans)["co"]
 
     def _rows(self, spans: Spans) -> Rows:
         """The rows that a tile's windows touch; refuses windows that touch none."""
         (stride, _), (dilation, _) = self.strides, self.dilations
         windows = Windows(stride, dilation, self.pads[0], self.height, self.exact["oh"])
         if not windows.all_touch(spans):
-            raise self._refusal("windows that see nothing but padding have no kernel")
+            raise self.refusal("windows that see nothing but padding have no kernel")
         return windows.rows(spans)
 
     # Moves.
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Main memory to L1 and UB, L1 to L0."""
-        role, spans = home.op.get("role"), self.spans(home.spans)
+        role = home.op.get("role")
         if is_row(home.op.tensor_op):
-            assert isinstance(outer, Tensor)
-            width = WIDTHS[self.element(home.op)]
-            at, length = spans["co"].start * width, spans["co"].size * width // BLOCK
-            return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
+            return self.load_row(home, outer)
         if role == "weight":
             return self._weights(home, outer)
         if role != "input":
@@ -251,74 +235,62 @@ class Convolutions:
             bursts = ci.size // self.block("ci") * taps
             source = Place(outer, at * FRACTAL)
             return [isa.copy(Place(home.buffer), source, bursts, size * 16, gap, rest)]
-        i, p, q = (
-            Loop(name, n)
-            for name, n in (("i", ci.size // self.block("ci")), ("p", kh.size), ("q", kw.size))
-        )
         large = self._weight_spans(outer.spans)
-        block = (ci.start - large["ci"].start) // self.block("ci") + i.variable
-        row = kh.start - large["kh"].start + p.variable
-        column = kw.start - large["kw"].start + q.variable
-        at = (block * large["kh"].most + row) * large["kw"].most + column
-        at = at * (large["co"].most // CUBE) + (co.start - large["co"].start) // CUBE
-        to = ((i.variable * kh.size + p.variable) * kw.size + q.variable) * (co.size // CUBE)
-        q.body.append(
-            isa.load(
-                Place(home.buffer, to * FRACTAL),
-                Place(outer.buffer, at * FRACTAL),
-                co.size // CUBE,
-                1,
-                transpose=False,
-            )
+
+        def load(i: Value, p: Value, q: Value) -> Statement:
+            block = (ci.start - large["ci"].start) // self.block("ci") + i
+            row = kh.start - large["kh"].start + p
+            column = kw.start - large["kw"].start + q
+            at = (block * large["kh"].most + row) * large["kw"].most + column
+            at = at * (large["co"].most // CUBE) + (co.start - large["co"].start) // CUBE
+            to = ((i * kh.size + p) * kw.size + q) * (co.size // CUBE)
+            ends = Place(home.buffer, to * FRACTAL), Place(outer.buffer, at * FRACTAL)
+            return isa.load(*ends, co.size // CUBE, 1, transpose=False)
+
+        return [self._each_tap(spans, load)]
+
+    def _each_tap(self, spans: Spans, make: Callable[[Value, Value, Value], Statement]) -> Loop:
+        """A statement for each block of channels, and each row and column of the window."""
+        i, p, q = (
+            Loop("i", spans["ci"].size // self.block("ci")),
+            Loop("p", spans["kh"].size),
+            Loop("q", spans["kw"].size),
         )
+        q.body.append(make(i.variable, p.variable, q.variable))
         p.body.append(q)
         i.body.append(p)
-        return [i]
+        return i
 
     def _weight_parts(self, home: Home, tensor: Tensor) -> Statement:
         """Weights of some taps, tap by tap."""
         spans = self._weight_spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
-        i, p, q = Loop("i", ci.size // self.block("ci")), Loop("p", kh.size), Loop("q", kw.size)
-        block = ci.start // self.block("ci") + i.variable
-        tap = (block * self.exact["kh"] + (kh.start + p.variable)) * self.exact["kw"]
-        tap = tap + (kw.start + q.variable)
-        at = tap * self.results + co.start // CUBE
-        to = ((i.variable * kh.most + p.variable) * kw.most + q.variable) * (co.most // CUBE)
-        target, source = Place(home.buffer, to * FRACTAL), Place(tensor, at * FRACTAL)
-        q.body.append(isa.copy(target, source, 1, co.size // CUBE * 16))
-        p.body.append(q)
-        i.body.append(p)
-        return i
+
+        def copy(i: Value, p: Value, q: Value) -> Statement:
+            block = ci.start // self.block("ci") + i
+            tap = (block * self.exact["kh"] + (kh.start + p)) * self.exact["kw"]
+            at = (tap + (kw.start + q)) * self.results + co.start // CUBE
+            to = ((i * kh.most + p) * kw.most + q) * (co.most // CUBE)
+            target, source = Place(home.buffer, to * FRACTAL), Place(tensor, at * FRACTAL)
+            return isa.copy(target, source, 1, co.size // CUBE * 16)
+
+        return self._each_tap(spans, copy)
 
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
         """img2col: a column of fractals for each 16 channels and tap."""
         spans, large = self.spans(home.spans), self.spans(outer.spans)
         feature_map, corner = self._map(outer, spans)
         ci, kh, kw = (spans[dim] for dim in ("ci", "kh", "kw"))
-        i, p, q = (
-            Loop(name, n)
-            for name, n in (("i", ci.size // self.block("ci")), ("p", kh.size), ("q", kw.size))
-        )
         _, whole = self._positions(spans)
-        to = (i.variable * kh.size + p.variable) * kw.size + q.variable
-        q.body.append(
-            isa.img2col(
-                Place(home.buffer, to * FRACTAL),
-                feature_map,
-                (
-                    kh.start - large["kh"].start + p.variable,
-                    kw.start + q.variable,
-                ),
-                corner,
-                (ci.start - large["ci"].start) // self.block("ci") + i.variable,
-                whole // 16,
-                ci.size // self.block("ci") * kh.size * kw.size,
-            )
-        )
-        p.body.append(q)
-        i.body.append(p)
-        return self._filled(feature_map, i)
+        jump = ci.size // self.block("ci") * kh.size * kw.size
+
+        def load(i: Value, p: Value, q: Value) -> Statement:
+            place = Place(home.buffer, ((i * kh.size + p) * kw.size + q) * FRACTAL)
+            tap = kh.start - large["kh"].start + p, kw.start + q
+            channel = (ci.start - large["ci"].start) // self.block("ci") + i
+            return isa.img2col(place, feature_map, tap, corner, channel, whole // 16, jump)
+
+        return self._filled(feature_map, self._each_tap(spans, load))
 
     def _filled(self, feature_map: isa.FeatureMap, taps: Loop) -> list[Statement]:
         """The taps of an image, with what its padding holds."""
@@ -418,39 +390,28 @@ class Convolutions:
         if outer.op.get("role") != "output":
             return self._left_in_ub(home, outer)
         target = Place(outer.buffer)
-        if self.integers:
-            rows = whole, self._most(spans)
-            return self.epilogue.dequantised(
-                *(target, Place(home.buffer), self.homes, spans["co"]),
-                *(self._first_result, rows),
-            )
-        copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
-        bias = self.epilogue.bias
-        first = 0 if bias is None else self.spans(self.homes[bias].spans)["co"].start
         rows = whole, self._most(spans)
-        return [copy, *self.epilogue.statements(target, self.homes, spans["co"], first, rows)]
+        if self.integers:
+            return self.epilogue.dequantised(target, Place(home.buffer), spans["co"], rows)
+        copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
+        return [copy, *self.epilogue.statements(target, spans["co"], rows)]
 
     def _left_in_ub(self, home: Home, outer: Home) -> list[Statement]:
         """L0C to where another compute reads the result in UB, a block of channels at a time; what
         fills a tile's last block of positions up is written over by the next tile."""
         if self.integers:
-            raise self._refusal("sums of integers are left in UB by no kernel")
+            raise self.refusal("sums of integers are left in UB by no kernel")
         spans = self.spans(home.spans)
         _, whole = self._positions(spans)
         target, plane = self._result(outer, spans)
-        bias, block = self.epilogue.bias, Loop("h", spans["co"].size // CUBE)
+        block = Loop("h", spans["co"].size // CUBE)
         place = target.at(block.variable * (plane * BLOCK))
         source = Place(home.buffer, block.variable * (whole * CUBE * 4))
         copy = isa.cc_to_ub(place, source, 1, whole // 16, self.epilogue.mode)
-        first = 0 if bias is None else self.spans(self.homes[bias].spans)["co"].start
         columns = Span(spans["co"].start + block.variable * CUBE, CUBE, CUBE)
         rows = whole, self._most(spans)
-        block.body += [copy, *self.epilogue.statements(place, self.homes, columns, first, rows)]
+        block.body += [copy, *self.epilogue.statements(place, columns, rows)]
         return [block]
-
-    def _first_result(self, row: Home) -> Value:
-        """Return the first channel of a buffer of biases or factors."""
-        return self.spans(row.spans)["co"].start
 
     # Products.
 

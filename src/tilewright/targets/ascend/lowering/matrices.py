@@ -24,19 +24,17 @@ from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
+    Forms,
     Home,
     Homes,
     column_of,
-    element_in,
     element_of,
     is_row,
-    main_bytes,
-    operands_of,
     summed_dims,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
 HEADS = (0, 2, 1, 3)
 """The order of axes in which [batch, tokens, heads, columns] lie as matrices; see ``heads``."""
@@ -83,15 +81,12 @@ def span(spans: Spans, dim: str, block: int = CUBE) -> Span:
     return spans[dim] if dim else Span(NOTHING.start, block, block)
 
 
-class Products:
-    """The forms of a product; see ``Forms``."""
+class Products(Forms):
+    """The forms of a product."""
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
-        self.program = program
-        self.core = core
-        self.homes = homes
-        self.epilogue = Epilogue.of(compute, program, core)
-        self.before, self.work = self.epilogue.before, self.epilogue.work
+        super().__init__(program, compute, core, homes)
+        self.epilogue = Epilogue.of(compute, self)
         self.exact: dict[str, Value] = {**program.extents}
         """Extents; of a dim that is summed, a launch's own length where it has one."""
         self.turned: set[str] = set()
@@ -99,16 +94,12 @@ class Products:
         self.orders: dict[str, tuple[int, ...]] = {}
         """The axes of tensors that lie in the order batch, rows, columns, where that is not
         theirs."""
-        operands = operands_of(compute)
-        self.elements = {name: element_of(op) for name, (op, _) in operands.items()}
-        """Element types of tensors, as in C."""
-        self.integers = "int8_t" in self.elements.values()
-        for name, (tensor, role) in operands.items():
+        for name, (tensor, role) in self.operands.items():
             rank = len(tensor.result.type.get_shape())
             if is_row(tensor):
                 continue
             layout = Layout.parse(layout_of(tensor.result), rank)
-            bytes_each = WIDTHS[self.elements[name]]
+            bytes_each = WIDTHS[element_of(tensor)]
             blocks = matrices(rank, element_bytes=bytes_each) if rank > 1 else None
             turnable = role in ("input", "weight") and not self.integers
             if rank > 1 and layout == matrices(rank, turned=True) and turnable:
@@ -123,8 +114,8 @@ class Products:
         """By the names of tensors."""
         for op in program.walk():
             name = op.tensor_op.symbol.data if isinstance(op, BufferOp) else ""
-            if isinstance(op, BufferOp) and name in operands and not is_row(op.tensor_op):
-                block = max(BLOCK // WIDTHS[self.elements[name]], CUBE)
+            if isinstance(op, BufferOp) and name in self.operands and not is_row(op.tensor_op):
+                block = max(BLOCK // WIDTHS[element_of(op.tensor_op)], CUBE)
                 order = self.orders.get(name, range(len(op.tensor_shape)))
                 window = WindowAttr(tuple(op.window.data[axis] for axis in order))
                 shape = [op.tensor_shape[axis] for axis in order]
@@ -143,17 +134,13 @@ class Products:
         """Indices of a block: 16, of integers 32 along what is summed."""
         return 2 * CUBE if self.integers and dim == self.summed else CUBE
 
-    def element(self, op: BufferOp) -> str:
-        """The element type of a buffer, as in C."""
-        return element_in(op, integers=self.integers)
-
     def block_of(self, dim: str) -> int:
         """The indices of a block of a dim of rows or columns; of others 1."""
         return self.block(dim) if dim in self.dims else 1
 
-    def main_bytes(self, op: TensorOp) -> int:
-        """Bytes of a tensor in main memory."""
-        return main_bytes(op)
+    def column(self, home: Home) -> Span:
+        """The columns of a row's last axis."""
+        return span(home.spans, column_of(home.op))
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole matrices."""
@@ -173,11 +160,7 @@ class Products:
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Main memory to L1 and UB, and L1 to L0."""
         if is_row(home.op.tensor_op):
-            assert isinstance(outer, Tensor)
-            columns, width = span(home.spans, column_of(home.op)), WIDTHS[self.element(home.op)]
-            at = columns.start * width
-            length = columns.size * width // BLOCK
-            return [isa.copy(Place(home.buffer), Place(outer, at), 1, length)]
+            return self.load_row(home, outer)
         if isinstance(outer, Tensor):
             return self._copy(home, outer, inwards=True)
         return self._fractals(home, outer)
@@ -194,25 +177,14 @@ class Products:
         blocks = columns.size // CUBE * batch
         source, target = Place(home.buffer), Place(outer.buffer)
         if self.integers:
-            return self.epilogue.dequantised(
-                target,
-                source,
-                self.homes,
-                columns,
-                lambda row: row.spans[axes.columns].start,
-                (rows.size, rows.most),
-                (batch, most),
-            )
+            sizes = (rows.size, rows.most), (batch, most)
+            return self.epilogue.dequantised(target, source, columns, *sizes)
         if any(outer.spans[dim].most != spans[dim].most for dim in self.own if dim != self.summed):
             return self._gathered(home, outer)
         mode = "CRMODE_NONE" if outer.buffer.element == "float" else self.epilogue.mode
         copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, mode)
-        bias = self.epilogue.bias
-        first = 0 if bias is None else self.homes[bias].spans[axes.columns].start
-        after = self.epilogue.statements(
-            target, self.homes, columns, first, (rows.size, rows.most), (batch, most)
-        )
-        return [copy, *after]
+        sizes = (rows.size, rows.most), (batch, most)
+        return [copy, *self.epilogue.statements(target, columns, *sizes)]
 
     def _count(self, axes: Axes, spans: Spans) -> tuple[Value, int]:
         """Return the number of matrices of a tile, now and at most."""

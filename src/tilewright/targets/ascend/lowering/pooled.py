@@ -28,7 +28,7 @@ LOWEST = "-1.0f / 0.0f"
 
 
 class Pools(Convolutions):
-    """The forms of a pool; see ``Forms``."""
+    """The forms of a pool."""
 
     result = "c"
     blocked_dims = ("c",)
@@ -39,12 +39,12 @@ class Pools(Convolutions):
         bits = padded(-(-self.width * CUBE // isa.LANES) * isa.LANES // 8, BLOCK)
         sizes: Mapping[str, int] = {"low": BLOCK, "end0": REPEAT, "end1": REPEAT, "bits": bits}
         if first + sum(sizes.values()) > end:
-            raise self._refusal(f"{end - first} bytes of ub hold nothing to compare with")
+            raise self.refusal(f"{end - first} bytes of ub hold nothing to compare with")
         for name, size in sizes.items():
             element = "uint8_t" if name == "bits" else "half"
             self.work.append(Buffer(f"p_{name}", "ub", first, size, element=element))
             first += size
-        low, *ends, mask = map(Place, self.work[-4:])
+        low, *ends, mask = map(Place, self.work)
         self.low = Grid(low, spread=True)
         self.scratch = Choice(mask, (ends[0], ends[1]))
         once = Vectors(prefix="c")
@@ -84,7 +84,7 @@ class Pools(Convolutions):
         source, target = self.homes[op.stages[0].inputs[0]], self.homes[op.output]
         own, large = self.spans(spans), self.spans(source.spans)
         if own["ow"].most < self.exact["ow"]:
-            raise self._refusal("tiles of parts of an image's rows have no kernel")
+            raise self.refusal("tiles of parts of an image's rows have no kernel")
         rows, room = self._rows(large), plane_room(source.op)
         image, block = Loop("e", own["n"].size), Loop("h", own["co"].size // CUBE)
         number = own["n"].start - large["n"].start + image.variable

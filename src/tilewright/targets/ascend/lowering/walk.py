@@ -4,7 +4,7 @@ A loop of the program is a loop of the kernel, a buffer a buffer with as many sl
 memory, which belongs to the loop that it stands in; the outermost loops that cores share are the
 grid of blocks (``Program.blocks``). What moves and computes become depends on the formats of the
 operands: ``Forms`` says it for products of matrices (matrices.py) and for convolutions (images.py).
-Each compute of a program has forms of its own (``Chain``, cube.py). What one leaves to another
+Each compute of a program has forms of its own (``Chain``). What one leaves to another
 waits in a buffer; a domain around the first is the part of its dims that the other reads.
 Stages behind the product or the convolution come with the results' way out of L0C: the conversion
 and relu with the move to UB, others in UB.
@@ -16,10 +16,10 @@ the primitive keeps for itself behind all buffers (``Primitive.reserved``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Protocol
 
 from tilewright.codegen.nest.span import whole
 from tilewright.codegen.nest.value import Value, least, more, select, variable
@@ -27,6 +27,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
 from tilewright.planning.layout import Layout
+from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.lowering.nest import (
@@ -37,6 +38,7 @@ from tilewright.targets.ascend.lowering.nest import (
     padded_length,
     slot_of,
 )
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
     Barrier,
@@ -44,6 +46,7 @@ from tilewright.targets.ascend.program import (
     Command,
     Flag,
     Loop,
+    Place,
     Program,
     Statement,
     Tensor,
@@ -87,50 +90,107 @@ Homes = dict[SSAValue, Home]
 """By the values of buffers."""
 
 
-class Forms(Protocol):
+class Forms(ABC):
     """The forms of a compute's operands in the memories, and the moves between them."""
 
-    @property
-    def before(self) -> list[Statement]:
+    def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
+        self.program, self.core, self.homes = program, core, homes
+        self.before: list[Statement] = []
         """Statements in front of all loops, once the walk is done."""
-        ...
-
-    @property
-    def work(self) -> list[Buffer]:
+        self.work: list[Buffer] = []
         """Buffers of UB behind the program's, once the walk is done."""
-        ...
+        self.operands = operands_of(compute)
+        self.integers = any(element_of(op) == "int8_t" for op, _ in self.operands.values())
 
+    def refusal(self, reason: str) -> TilewrightError:
+        """A refusal (``lower-operation``) that names the model's nodes."""
+        return refusal(self.program, "lower-operation", reason)
+
+    @abstractmethod
     def extents(self) -> dict[str, int]:
         """Extent of every dim, rounded up where it comes in blocks."""
-        ...
 
+    @abstractmethod
     def block_of(self, dim: str) -> int:
         """Indices of a block along a dim of the program, of which tiles are whole ones."""
-        ...
 
-    def element(self, op: BufferOp) -> str:
-        """The element type of a buffer, as in C."""
-        ...
-
+    @abstractmethod
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of one slot of a buffer."""
-        ...
 
-    def main_bytes(self, op: TensorOp) -> int:
-        """Bytes of a tensor in main memory."""
-        ...
+    @abstractmethod
+    def column(self, home: Home) -> Span:
+        """The columns that the buffer of a row, of biases or factors, holds."""
 
+    @abstractmethod
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Return the statements that fill a buffer."""
-        ...
 
+    @abstractmethod
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Return the statements that store a result from a buffer."""
-        ...
 
+    @abstractmethod
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The product of tiles; ``loops`` are those around it over dims that are summed."""
-        ...
+
+    def element(self, op: BufferOp) -> str:
+        """The element type of a buffer, as in C: sums of halves are floats, of integers
+        integers."""
+        if op.memory == "cc":
+            return "int32_t" if self.integers else "float"
+        return element_of(op.tensor_op)
+
+    def main_bytes(self, op: TensorOp) -> int:
+        """Bytes of a tensor in main memory, in its layout, rows in whole blocks of 16."""
+        kind, width = op.result.type, WIDTHS[element_of(op)]
+        shape = kind.get_shape()
+        if is_row(op):
+            return padded(prod(shape)) * width
+        return Layout.parse(layout_of(op.result), len(shape)).size(shape) * width
+
+    def load_row(self, home: Home, tensor: Home | Tensor) -> list[Statement]:
+        """A number for each column to UB."""
+        assert isinstance(tensor, Tensor)
+        columns, width = self.column(home), WIDTHS[self.element(home.op)]
+        at, length = columns.start * width, columns.size * width // BLOCK
+        return [isa.copy(Place(home.buffer), Place(tensor, at), 1, length)]
+
+
+class Chain:
+    """The forms of a program's computes: those of an operand follow from the compute that reads or
+    writes it, those of what one leaves to another from the one that reads it."""
+
+    def __init__(self, program: ProgramOp, make: Callable[[ComputeOp], Forms]) -> None:
+        self.computes: dict[ComputeOp, Forms] = {}
+        self.buffers: dict[BufferOp, Forms] = {}
+        self.tensors: dict[str, Forms] = {}
+        """By name; of what stays on the chip, none."""
+        for op in program.walk():
+            if isinstance(op, ComputeOp):
+                self.computes[op] = make(op)
+        for op, forms in self.computes.items():
+            read = [value for stage in op.stages for value in stage.inputs]
+            for value in (op.output, *read):  # A reader's forms last.
+                buffer = value.owner if isinstance(value.owner, BufferOp) else None
+                while buffer is not None:
+                    self.buffers[buffer] = forms
+                    self.tensors[buffer.tensor_op.symbol.data] = forms
+                    buffer = buffer.outer_buffer
+        self.all = list(self.computes.values())
+        """The forms of all computes, in the program's order."""
+
+    def extents(self) -> dict[str, int]:
+        """Extents of all dims; those of blocks of two kinds are whole blocks of both."""
+        extents: dict[str, int] = {}
+        for forms in self.all:
+            for dim, extent in forms.extents().items():
+                extents[dim] = max(extent, extents.get(dim, 0))
+        return extents
+
+    def block_of(self, dim: str) -> int:
+        """Indices of a block along a dim."""
+        return max(forms.block_of(dim) for forms in self.all)
 
 
 @dataclass
@@ -138,7 +198,7 @@ class Walk:
     """One program on its way to a kernel."""
 
     program: ProgramOp
-    forms: Forms
+    chain: Chain
     tensors: Mapping[str, Tensor]
     """By the names that the program has for them."""
     homes: Homes
@@ -160,9 +220,9 @@ class Walk:
     def kernel(self, name: str, order: tuple[str, ...], about: str) -> Program:
         """The kernel without flags; ``order`` is that of its parameters."""
         body: list[Statement] = []
-        spans = whole(self.forms.extents())
+        spans = whole(self.chain.extents())
         for dim in self.free:
-            size = padded_length() if self.forms.block_of(dim) > 1 else LENGTH
+            size = padded_length() if self.chain.block_of(dim) > 1 else LENGTH
             spans[dim] = replace(spans[dim], size=size)
         self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
@@ -170,11 +230,13 @@ class Walk:
         if self.ended:
             body = self._guarded(body)
         tensors = tuple(self.tensors[symbol] for symbol in order)
-        buffers = (*(home.buffer for home in self.homes.values()), *self.forms.work)
+        before = [statement for forms in self.chain.all for statement in forms.before]
+        work = [buffer for forms in self.chain.all for buffer in forms.work]
+        buffers = (*(home.buffer for home in self.homes.values()), *work)
         longest = max((self.program.extents[dim] for dim in self.free), default=0)
         constants, blocks = block_places(self.grid)
         return Program(
-            *(name, tensors, [*self.forms.before, *body], buffers, about, longest),
+            *(name, tensors, [*before, *body], buffers, about, longest),
             blocks=blocks,
             constants=constants,
         )
@@ -189,11 +251,6 @@ class Walk:
             if home.buffer.scope is None:
                 home.buffer.scope = guard
         return [guard]
-
-    def refusal(self, code: str, reason: str, help: str = "") -> TilewrightError:
-        """A refusal that names the model's nodes."""
-        nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
-        return refuse(code, reason, nodes or self.program.symbol.data, help)
 
     def _block(
         self,
@@ -213,7 +270,7 @@ class Walk:
                 body += self._move(op)
             elif isinstance(op, ComputeOp):
                 summed = self._summed(op, loops)
-                body += self.forms.compute(op, spans, summed)
+                body += self.chain.computes[op].compute(op, spans, summed)
             elif isinstance(op, DomainOp):
                 self._domain(op, body, spans, loops)
             elif isinstance(op, EventOp):
@@ -222,7 +279,7 @@ class Walk:
                 if op.reason.data != PART:  # At the end of a block nothing follows.
                     body.append(Barrier("ALL"))
             else:
-                raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
+                raise refusal(self.program, "lower-operation", f"there is no kernel with {op.name}")
 
     def _loop(
         self,
@@ -234,13 +291,14 @@ class Walk:
         dim, step = op.dim.data, op.step_size
         span = spans[dim]
         upper = op.upper_bound
-        block = self.forms.block_of(dim)
+        block = self.chain.block_of(dim)
         upper += -upper % block
         if step % block and step < span.most:
             reason = f"tiles of {step} along {dim} are no whole blocks of {block}"
-            raise self.refusal("lower-operation", reason)
+            raise refusal(self.program, "lower-operation", reason)
         if op.lower_bound:
-            raise self.refusal("lower-operation", f"the loop over {dim} begins within its extent")
+            reason = f"the loop over {dim} begins within its extent"
+            raise refusal(self.program, "lower-operation", reason)
         if op in self.shared:
             loop, trips, inner = cut(span, step, upper, f"{dim}_block")
             if not isinstance(loop.count, int):
@@ -265,13 +323,12 @@ class Walk:
     ) -> None:
         """The part of a compute's domain that a later one reads here."""
         if op.sliding_dims:
-            raise self.refusal(
-                "lower-operation", "rows that tiles leave to the next have no kernel"
-            )
+            reason = "rows that tiles leave to the next have no kernel"
+            raise refusal(self.program, "lower-operation", reason)
         first = next(iter(op.body.block.ops))
         rows, inner = nest_rows(enclosing_scopes(first), self.program.extents), dict(spans)
         for dim, axis in op.bound.items():
-            most, extents = int(rows.size(dim).max()), self.forms.extents()
+            most, extents = int(rows.size(dim).max()), self.chain.extents()
             extents[dim] = self.program.extents[dim]
             inner[dim], commands = interval(axis, spans, extents, most, dim)
             body += commands
@@ -301,14 +358,15 @@ class Walk:
         self, op: BufferOp, spans: Spans, loops: tuple[tuple[Loop, int, LoopOp], ...]
     ) -> None:
         memory, size, slots = op.memory, op.get("bytes"), op.slot_count
-        needed = self.forms.bytes(op, spans)
+        forms = self.chain.buffers[op]
+        needed = forms.bytes(op, spans)
         if needed > size:
             reason = f"a tile of {op.symbol.data} in {memory} takes {needed} bytes, not {size}"
-            raise self.refusal("lower-operation", reason)
+            raise refusal(self.program, "lower-operation", reason)
         scope = loops[-1][0] if loops else None
         slot = self._slot(loops, slots) if slots > 1 else 0
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
-        element = self.forms.element(op)
+        element = forms.element(op)
         buffer = Buffer(name, memory, op.get("address"), size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans, spans)
 
@@ -326,7 +384,14 @@ class Walk:
         home = self.homes[op.buffer.result]
         outer = self.homes.get(op.outer)
         end = outer or self.tensors[op.buffer.tensor_op.symbol.data]
-        return self.forms.load(home, end) if op.loads else self.forms.store(home, end)
+        forms = self.chain.buffers[home.op]
+        return forms.load(home, end) if op.loads else forms.store(home, end)
+
+
+def refusal(program: ProgramOp, code: str, reason: str) -> TilewrightError:
+    """A refusal of a program that names the model's nodes."""
+    nodes = ", ".join(str(node) for node in program.get("nodes", ()))
+    return refuse(code, reason, nodes or program.symbol.data)
 
 
 def waiting(compute: ComputeOp) -> BufferOp:
@@ -371,13 +436,6 @@ def element_of(op: TensorOp) -> str:
     return ELEMENTS[name]
 
 
-def element_in(op: BufferOp, *, integers: bool) -> str:
-    """The element type of a buffer: sums of halves are floats, of integers integers."""
-    if op.memory == "cc":
-        return "int32_t" if integers else "float"
-    return element_of(op.tensor_op)
-
-
 def is_row(op: TensorOp) -> bool:
     """Return True if a tensor has a number for each column: a bias, or factors of sums."""
     return op.role.data == "bias" or (element_of(op) == "float" and op.role.data != "internal")
@@ -387,12 +445,3 @@ def column_of(op: BufferOp) -> str:
     """The dim of a row's columns, its last axis; "" where that has one index."""
     dims = op.window.data[-1].dims
     return dims[0] if dims else ""
-
-
-def main_bytes(op: TensorOp) -> int:
-    """Bytes of a tensor in its layout, rows in whole blocks of 16."""
-    kind, width = op.result.type, WIDTHS[element_of(op)]
-    shape = kind.get_shape()
-    if is_row(op):
-        return padded(prod(shape)) * width
-    return Layout.parse(layout_of(op.result), len(shape)).size(shape) * width

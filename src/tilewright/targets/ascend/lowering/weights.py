@@ -7,7 +7,7 @@ as halves, are blocks of the left operand of the product behind.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, equal, least, select
@@ -23,11 +23,11 @@ from tilewright.targets.ascend.kernels.vectors import CASTS, REPEAT, Grid, Vecto
 from tilewright.targets.ascend.lowering.epilogue import room_of
 from tilewright.targets.ascend.lowering.matrices import Indices, Products, span
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row, operands_of
+from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
 from tilewright.targets.ascend.vectors import LANES, pieces
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
 ROW = CUBE * 4
 """Bytes of a row of a block column of floats."""
@@ -59,7 +59,7 @@ class _Scores:
 
 
 class Weights(Products):
-    """The forms of a softmax between two products; see ``Forms``."""
+    """The forms of a softmax between two products."""
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         super().__init__(program, compute, core, homes)
@@ -68,7 +68,7 @@ class Weights(Products):
         *_, self.keys = (axis.terms[0][0] for axis in anchor.windows.data[-1].data if axis.terms)
         self.mask: SSAValue | None = anchor.inputs[1] if len(anchor.inputs) > 1 else None
         if self.mask is not None:
-            self._check_mask(operands_of(compute))
+            self._check_mask()
         first, end = room_of(compute, program, core)
         folds = dict.fromkeys(("turned", "scratch", "largest", "total"), SCRATCH)
         sizes = {"sums": LINES * ROW, **folds}
@@ -83,9 +83,9 @@ class Weights(Products):
             self.places[name] = Place(buffer)
             first += size
 
-    def _check_mask(self, operands: Mapping[str, tuple[TensorOp, str]]) -> None:
+    def _check_mask(self) -> None:
         """Refuse masks that do not have a half for each key, row by row."""
-        (mask,) = (op for op, role in operands.values() if role == "bias")
+        (mask,) = (op for op, role in self.operands.values() if role == "bias")
         plain = Layout.parse(layout_of(mask.result), 4).row_major
         *_, columns = mask.result.type.get_shape()
         if element_of(mask) != "half" or not plain or columns != self.exact[self.keys]:

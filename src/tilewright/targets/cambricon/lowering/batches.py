@@ -39,7 +39,7 @@ class Batches(Pending):
         self.co = channels
         self.channels = e.multiply(channels, self.groups)
         self.co_register = e.held(channels)
-        self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
+        self.position = e.multiply(e.multiply(self.ci, self.co), 2)
         self.matrix_row = e.multiply(self.position, self.columns.kernel)
 
     def _run(self, run: Run, base: Value) -> None:
@@ -49,36 +49,34 @@ class Batches(Pending):
         if len(self.parts) > 1:
             self._run_in_parts(run, base)
             return
-        with e.scope():
-            self._measure(run)
-            matrices = self._matrices(run, base)
-            if isinstance(width, Register) and self.dense:
-                e.emit("SMUL", width, width, self.ci)
-            if self.split:
-                e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
-                return
-            if isinstance(pixels, int):
-                full, rest = divmod(pixels, self.batch)
-                e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
-                if rest:
-                    self._batch(at, matrices, width, rest, kernel)
-                return
-            if self.batch == 1:
-                pixel_body = partial(self._batch, at, matrices, width, 1, kernel)
-                e.repeat(pixels, pixel_body, least=1)
-                return
-            left = e.variable(pixels)
-            again = e.label("batch")
-            e.place(again)
-            # Where windows are one pixel, a run is a row of a tile.
-            out, nest = self.columns.out, self.c.nest
-            sizes = nest.extent(out), nest.tile_size(out)
-            whole = self.columns.kernel == 1 and not any(size % self.batch for size in sizes)
-            with e.scope():
-                count = self.batch if whole else e.minimum(left, self.batch)
-                self._batch(at, matrices, width, count, kernel)
-                e.emit("SSUB", left, left, count)
-            e.emit("CB", left, again)
+        self._measure(run)
+        matrices = self._matrices(run, base)
+        if isinstance(width, Register) and self.dense:
+            e.emit("SMUL", width, width, self.ci)
+        if self.split:
+            e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
+            return
+        if isinstance(pixels, int):
+            full, rest = divmod(pixels, self.batch)
+            e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
+            if rest:
+                self._batch(at, matrices, width, rest, kernel)
+            return
+        if self.batch == 1:
+            pixel_body = partial(self._batch, at, matrices, width, 1, kernel)
+            e.repeat(pixels, pixel_body, least=1)
+            return
+        left = e.variable(pixels)
+        again = e.label("batch")
+        e.place(again)
+        # Where windows are one pixel, a run is a row of a tile.
+        out, nest = self.columns.out, self.c.nest
+        sizes = nest.extent(out), nest.tile_size(out)
+        whole = self.columns.kernel == 1 and not any(size % self.batch for size in sizes)
+        count = self.batch if whole else e.minimum(left, self.batch)
+        self._batch(at, matrices, width, count, kernel)
+        e.emit("SSUB", left, left, count)
+        e.emit("CB", left, again)
 
     def _run_in_parts(self, run: Run, base: Value) -> None:
         """Pixels whose windows lie alike, part by part of each one's channels."""
@@ -86,28 +84,24 @@ class Batches(Pending):
         size = 2 * self.c.nest.extent("ci") * self.columns.kernel * self.rows.kernel
         starts = [self.parts[0] * number for number in range(len(self.parts))]
         self._measure(run)
-        with e.scope():
-            matrices: list[list[Register]] = []
-            for start, channels in zip(starts, self.parts, strict=True):
+        matrices: list[list[Register]] = []
+        for start, channels in zip(starts, self.parts, strict=True):
+            self._take(channels)
+            skipped = run.skipped
+            own = e.variable(skipped) if isinstance(skipped, Register) else skipped
+            matrices.append(self._matrices(replace(run, skipped=own), e.add(base, start * size)))
+        if isinstance(run.width, Register) and self.dense:
+            e.emit("SMUL", run.width, run.width, self.ci)
+
+        def pixel_body() -> None:
+            for number, channels in enumerate(self.parts):
                 self._take(channels)
-                skipped = run.skipped
-                own = e.variable(skipped) if isinstance(skipped, Register) else skipped
-                matrices.append(
-                    self._matrices(replace(run, skipped=own), e.add(base, start * size))
-                )
-            if isinstance(run.width, Register) and self.dense:
-                e.emit("SMUL", run.width, run.width, self.ci)
+                last = number == len(self.parts) - 1
+                self.pixel = pixel if last else 0
+                self.bias_at = self.biases_at[number - 1]
+                self._batch(run.at, matrices[number], run.width, 1, run.rows)
 
-            def pixel_body() -> None:
-                for number, channels in enumerate(self.parts):
-                    self._take(channels)
-                    last = number == len(self.parts) - 1
-                    self.pixel = pixel if last else 0
-                    self.bias_at = self.biases_at[number - 1]
-                    self._batch(run.at, matrices[number], run.width, 1, run.rows)
-
-            with e.scope():
-                e.repeat(run.pixels, pixel_body)
+        e.repeat(run.pixels, pixel_body)
         self.bias_at = self.biases_at[-1]
 
     def _row_cycles(self, width: int) -> int:
@@ -142,8 +136,7 @@ class Batches(Pending):
             return e.add(e.add(base, rows), e.multiply(place, self.position))
         e.emit("SMUL", place, place, self.position)
         e.increase(place, base)
-        with e.scope():
-            e.increase(place, e.multiply(run.skipped_rows, self.matrix_row))
+        e.increase(place, e.multiply(run.skipped_rows, self.matrix_row))
         return place
 
     def _batch(
@@ -155,32 +148,31 @@ class Batches(Pending):
         the queue, and all behind it, for the one before.
         """
         e = self.e
-        with e.scope():
-            each = self.each_pixel(at, matrices, width, kernel)
-            steps = self._pending_steps()
-            if self.gathered is not None:
-                steps += self.gathered.steps()
-            places = self._places(len(steps), count)
-            apart = max(places, default=0) + 1
-            for number in range(apart):
-                between = [step for step, at in zip(steps, places, strict=True) if at == number]
-                if number == apart - 1:
-                    # Beside products: behind the last one nothing would hide it.
-                    between.append(lambda: self._past_pending(count))
-                each(between)
-            rest = e.subtract(count, apart)
-            if isinstance(rest, int) and rest * len(matrices) <= WRITTEN_OUT:
-                # Behind a loop the branch that ends it would have been foreseen otherwise.
-                for _ in range(rest):
-                    each()
-            else:
-                e.repeat(rest, each)
-            if self.gathered is not None:
-                self.gathered.forward(at)
-            # The next pixels' sums lie in the other half.
-            if self.alone:
-                e.emit("SSUB", self.base, self.halves, self.base)
-            e.set(self.at, self.base)
+        each = self.each_pixel(at, matrices, width, kernel)
+        steps = self._pending_steps()
+        if self.gathered is not None:
+            steps += self.gathered.steps()
+        places = self._places(len(steps), count)
+        apart = max(places, default=0) + 1
+        for number in range(apart):
+            between = [step for step, at in zip(steps, places, strict=True) if at == number]
+            if number == apart - 1:
+                # Beside products: behind the last one nothing would hide it.
+                between.append(lambda: self._past_pending(count))
+            each(between)
+        rest = e.subtract(count, apart)
+        if isinstance(rest, int) and rest * len(matrices) <= WRITTEN_OUT:
+            # Behind a loop the branch that ends it would have been foreseen otherwise.
+            for _ in range(rest):
+                each()
+        else:
+            e.repeat(rest, each)
+        if self.gathered is not None:
+            self.gathered.forward(at)
+        # The next pixels' sums lie in the other half.
+        if self.alone:
+            e.emit("SSUB", self.base, self.halves, self.base)
+        e.set(self.at, self.base)
 
     def _places(self, steps: int, count: Value) -> list[int]:
         """Behind the first product of which pixel of a batch each step stands.

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.planning.domain import Affine
-from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 
 
@@ -74,44 +73,12 @@ def axis_of(
     lengths = ((spans.of(name), c) for name, c in axis.terms)
     least = 1 + sum(c * (length - 1) for length, c in lengths if isinstance(length, int))
     may_be_empty = least <= max(-low, low + span - extent)
-    if (cut := _cut_at_ends(e, axis, extent, spans, extents, size)) is not None:
-        before, behind = cut
-        held = e.subtract(size, e.add(before, behind))
-        return Axis(e.add(first, before), held, before, False, True, may_be_empty)
     begin = e.maximum(first, 0)
     end = e.minimum(e.add(first, size), extent)
     before = e.subtract(begin, first)
     held = e.subtract(end, begin)
     whole = settled and begin == 0 and held == extent
     return Axis(begin, held, before, whole, True, may_be_empty)
-
-
-def _cut_at_ends(
-    e: Emitter, axis: Affine, extent: int, spans: Spans, extents: Mapping[str, int], size: Value
-) -> tuple[Value, Value] | None:
-    """Indices of an interval before the tensor and behind it, where it is known that only the first
-    tile and the last one reach beyond it, and how far: where tiles are alike along the only dim
-    that moves it, and longer than what reaches beyond."""
-    moving = [term for term in axis.terms if not isinstance(spans.start.get(term[0], 0), int)]
-    if len(moving) != 1 or not isinstance(size, int):
-        return None
-    ((name, c),) = moving
-    start, step, whole = spans.start[name], spans.of(name), extents.get(name, 1)
-    if not isinstance(step, int) or whole % step:
-        return None
-    low = axis.offset
-    for other, factor in axis.terms:
-        if other != name:
-            at = spans.start.get(other, 0)
-            assert isinstance(at, int)
-            low += factor * at
-    assert isinstance(start, Register)
-    before, behind = max(-low, 0), max(low + c * (whole - step) + size - extent, 0)
-    if max(before, behind) > c * step:
-        return None
-    first = e.multiply(e.equals(start, 0), before) if before else 0
-    last = e.multiply(e.equals(start, whole - step), behind) if behind else 0
-    return first, last
 
 
 def packed(e: Emitter, axes: Sequence[Axis], order: Sequence[int], element: int) -> Box:

@@ -85,104 +85,99 @@ class Depthwise:
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            box = e.settled(lambda: windows_box(c.nest.box(self.x, tile), self.rows, self.columns))
-            self.channels = tile.spans.of("c")
-            self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
-            self.result = e.variable(tile.bases[c.output.buffer])
-            self.added: Register | None = None
-            if self.epilogue.residual is not None:
-                self.added = e.variable(tile.bases[self.epilogue.residual.buffer])
-            self.kernel = self.weights or tile.bases[self.w.buffer]
-            self.bias_at = None
-            if self.bias is not None:
-                self.bias_at = self.biases or tile.bases[self.bias.buffer]
-            self.step = 2 * self.batch if self.weights else 2
-            windows = Windows(
-                e,
-                self.rows,
-                self.columns,
-                box,
-                tile.bases[self.x.buffer],
-                tile.spans.of("oh"),
-                tile.spans.of("ow"),
-            )
-            windows.emit(self._run)
+        box = windows_box(c.nest.box(self.x, tile), self.rows, self.columns)
+        self.channels = tile.spans.of("c")
+        self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
+        self.result = e.variable(tile.bases[c.output.buffer])
+        self.added: Register | None = None
+        if self.epilogue.residual is not None:
+            self.added = e.variable(tile.bases[self.epilogue.residual.buffer])
+        self.kernel = self.weights or tile.bases[self.w.buffer]
+        self.bias_at = None
+        if self.bias is not None:
+            self.bias_at = self.biases or tile.bases[self.bias.buffer]
+        self.step = 2 * self.batch if self.weights else 2
+        windows = Windows(
+            e,
+            self.rows,
+            self.columns,
+            box,
+            tile.bases[self.x.buffer],
+            tile.spans.of("oh"),
+            tile.spans.of("ow"),
+        )
+        windows.emit(self._run)
 
     def _repeat(self, operand: Operand, tile: Tile, place: int, element: int, vectors: int) -> None:
         """Vectors of channels, each repeated for every pixel of a batch."""
         e, base, channels = self.e, tile.bases[operand.buffer], tile.spans.of("c")
         text = "VMOVE.wide.wide0" if element == 4 else "VMOVE"
-        with e.scope():
-            at, source = e.variable(place), e.variable(base)
-            n, step = e.loaded(channels), e.multiply(channels, element)
+        at, source = e.variable(place), e.variable(base)
+        n, step = e.held(channels), e.multiply(channels, element)
 
-            def vector() -> None:
-                def copy() -> None:
-                    e.emit(text, at, n, source)
-                    e.increase(at, step)
+        def vector() -> None:
+            def copy() -> None:
+                e.emit(text, at, n, source)
+                e.increase(at, step)
 
-                e.repeat(self.batch, copy)
-                e.increase(source, step)
+            e.repeat(self.batch, copy)
+            e.increase(source, step)
 
-            e.repeat(vectors, vector)
+        e.repeat(vectors, vector)
 
     def _run(self, run: Run) -> None:
         """Pixels whose windows lie alike."""
         e = self.e
-        with e.scope():
-            skipped = e.multiply(run.skipped_rows, self.columns.kernel)
-            first = e.multiply(e.add(skipped, run.skipped), e.multiply(self.channels, self.step))
-            kernel = e.held(e.add(first, self.kernel))
-            if isinstance(run.pixels, int) and run.pixels <= self.batch:
-                self._batch(run, kernel, run.pixels)
-                return
-            if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
-                number = run.pixels // self.batch
-                e.repeat(number, lambda: self._batch(run, kernel, self.batch))
-                return
-            left = e.variable(run.pixels)
-            again = e.label("batch")
-            e.place(again)
-            with e.scope():
-                pixels = e.minimum(left, self.batch)
-                self._batch(run, kernel, pixels)
-                e.emit("SSUB", left, left, pixels)
-            e.emit("CB", left, again)
+        skipped = e.multiply(run.skipped_rows, self.columns.kernel)
+        first = e.multiply(e.add(skipped, run.skipped), e.multiply(self.channels, self.step))
+        kernel = e.held(e.add(first, self.kernel))
+        if isinstance(run.pixels, int) and run.pixels <= self.batch:
+            self._batch(run, kernel, run.pixels)
+            return
+        if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
+            number = run.pixels // self.batch
+            e.repeat(number, lambda: self._batch(run, kernel, self.batch))
+            return
+        left = e.variable(run.pixels)
+        again = e.label("batch")
+        e.place(again)
+        pixels = e.minimum(left, self.batch)
+        self._batch(run, kernel, pixels)
+        e.emit("SSUB", left, left, pixels)
+        e.emit("CB", left, again)
 
     def _batch(self, run: Run, kernel: Register, pixels: Value) -> None:
         """Sums of a few pixels, and what follows them."""
         e, c = self.e, self.c
-        with e.scope():
-            total = e.held(e.multiply(pixels, self.channels))
-            sums = e.variable(self.sums)
-            if self.weights:
-                self._sums(run, run.at, kernel, sums, total)
-            else:
-                at = e.variable(run.at)
+        total = e.held(e.multiply(pixels, self.channels))
+        sums = e.variable(self.sums)
+        if self.weights:
+            self._sums(run, run.at, kernel, sums, total)
+        else:
+            at = e.variable(run.at)
 
-                def pixel() -> None:
-                    self._sums(run, at, kernel, sums, e.held(self.channels))
-                    e.increase(at, e.multiply(self.pixel, self.columns.stride))
-                    e.increase(sums, e.multiply(self.channels, 4))
+            def pixel() -> None:
+                self._sums(run, at, kernel, sums, e.held(self.channels))
+                e.increase(at, e.multiply(self.pixel, self.columns.stride))
+                e.increase(sums, e.multiply(self.channels, 4))
 
-                e.repeat(pixels, pixel, least=1)
-            c.transfers.issue_slot()
-            self.epilogue.emit(
-                e,
-                self.sums,
-                self.result,
-                total,
-                bias=self.bias_at,
-                residual=self.added,
-                zeros=self.zeros,
-                table=self.table,
-            )
-            e.increase(self.result, e.multiply(total, c.output.element))
-            residual = self.epilogue.residual
-            if self.added is not None and residual is not None:
-                e.increase(self.added, e.multiply(total, 4 if residual.wide else 2))
-            e.increase(run.at, e.multiply(e.multiply(pixels, self.pixel), self.columns.stride))
+            e.repeat(pixels, pixel, least=1)
+        c.transfers.issue_slot()
+        self.epilogue.emit(
+            e,
+            self.sums,
+            self.result,
+            total,
+            bias=self.bias_at,
+            residual=self.added,
+            zeros=self.zeros,
+            table=self.table,
+        )
+        e.increase(self.result, e.multiply(total, c.output.element))
+        residual = self.epilogue.residual
+        if self.added is not None and residual is not None:
+            e.increase(self.added, e.multiply(total, 4 if residual.wide else 2))
+        e.increase(run.at, e.multiply(e.multiply(pixels, self.pixel), self.columns.stride))
 
     def _sums(self, run: Run, at: Register, kernel: Register, sums: Register, n: Register) -> None:
         """The products of all positions that meet the image, added up."""
@@ -190,31 +185,30 @@ class Depthwise:
         across = e.multiply(self.pixel, self.columns.dilation)
         down = e.multiply(self.row, self.rows.dilation)
         step = e.multiply(self.channels, self.step)
-        with e.scope():
-            x, w = e.variable(at), e.variable(kernel)
-            # Past the positions of a row that were met, to the first of the next one.
-            back = e.subtract(down, e.multiply(across, run.width))
-            on = e.multiply(e.subtract(self.columns.kernel, run.width), step)
+        x, w = e.variable(at), e.variable(kernel)
+        # Past the positions of a row that were met, to the first of the next one.
+        back = e.subtract(down, e.multiply(across, run.width))
+        on = e.multiply(e.subtract(self.columns.kernel, run.width), step)
 
-            def position(text: str = "VMV.acc.wide") -> None:
-                e.emit(text, sums, n, x, w)
-                e.increase(x, across)
-                e.increase(w, step)
+        def position(text: str = "VMV.acc.wide") -> None:
+            e.emit(text, sums, n, x, w)
+            e.increase(x, across)
+            e.increase(w, step)
 
-            def row() -> None:
-                e.repeat(run.width, position, least=1)
+        def row() -> None:
+            e.repeat(run.width, position, least=1)
+            e.increase(x, back)
+            e.increase(w, on)
+
+        known = isinstance(run.rows, int) and isinstance(run.width, int)
+        if known and run.rows <= UNROLLED and run.width <= UNROLLED:  # pyright: ignore
+            for r in range(run.rows):  # pyright: ignore
+                for k in range(run.width):  # pyright: ignore
+                    position("VMV.wide" if (r, k) == (0, 0) else "VMV.acc.wide")
                 e.increase(x, back)
                 e.increase(w, on)
-
-            known = isinstance(run.rows, int) and isinstance(run.width, int)
-            if known and run.rows <= UNROLLED and run.width <= UNROLLED:  # pyright: ignore
-                for r in range(run.rows):  # pyright: ignore
-                    for k in range(run.width):  # pyright: ignore
-                        position("VMV.wide" if (r, k) == (0, 0) else "VMV.acc.wide")
-                    e.increase(x, back)
-                    e.increase(w, on)
-                return
-            # Sums begin with nothing: numbers less themselves, whatever they are.
-            e.emit("VMV.wide", sums, n, x, w)
-            e.emit("VSV.wide.wide0.wide1", sums, n, sums, sums)
-            e.repeat(run.rows, row, least=1)
+            return
+        # Sums begin with nothing: numbers less themselves, whatever they are.
+        e.emit("VMV.wide", sums, n, x, w)
+        e.emit("VSV.wide.wide0.wide1", sums, n, sums, sums)
+        e.repeat(run.rows, row, least=1)

@@ -6,12 +6,11 @@ costs nothing; on registers it emits scalar instructions, as few as it can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
 
-from tilewright.targets.cambricon.isa import REGISTERS, Register
+from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.statements import Statement, statement
 
 Value = int | Register
@@ -20,40 +19,18 @@ Value = int | Register
 Operand = Register | int | str
 
 
-Kept = TypeVar("Kept")
-
-
-def registers_in(value: Any) -> Iterator[Register]:
-    """The registers in a value, or in the fields of a dataclass, or in what a collection holds."""
-    if isinstance(value, Register):
-        yield value
-    elif isinstance(value, dict):
-        yield from registers_in(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for element in value:
-            yield from registers_in(element)
-    elif is_dataclass(value) and not isinstance(value, type):
-        for field in fields(value):
-            yield from registers_in(getattr(value, field.name))
-
-
 class Emitter:
     """Collects the statements of one kernel; ``where`` names it in messages.
 
-    ``prefix`` begins its labels; ``constants`` numbers may keep a register throughout.
+    ``prefix`` begins its labels. Registers are as many as there are values: tidying gives them
+    those of the machine (tidy.py).
     """
 
-    def __init__(self, where: str, prefix: str, constants: int = 12) -> None:
+    def __init__(self, where: str, prefix: str) -> None:
         self.where = where
-        self._most = constants
         self._prefix = prefix
         self._labels = 0
-        self._free = list(range(REGISTERS - 1, -1, -1))
-        self._scopes: list[list[Register]] = [[]]
-        self._next = REGISTERS
-        """The first register that has not been given out, of those beyond the machine's."""
-        self._constants: dict[int, Register] = {}
-        self._once: list[Statement] = []
+        self._registers = 0
         self._body: list[Statement] = []
         self._pending: list[str] = []
         self._remark = ""
@@ -80,8 +57,7 @@ class Emitter:
     def outlined(self) -> Generator[None]:
         """Move code emitted within the context behind all other code, as it seldom runs.
 
-        It has the registers of the place where it is emitted: branches lead to it from there, and
-        it leads back there.
+        Branches lead to it from the place where it is emitted, and it leads back there.
         """
         around, labels = self._body, self._pending
         self._body, self._pending = [], []
@@ -99,9 +75,8 @@ class Emitter:
 
     @property
     def statements(self) -> list[Statement]:
-        """The constants' registers filled, then all that was emitted."""
-        tail = [Statement(label=label) for label in self._pending]
-        return [*self._once, *self._body, *tail]
+        """All that was emitted."""
+        return [*self._body, *(Statement(label=label) for label in self._pending)]
 
     def remark(self, text: str) -> None:
         """Stands beside the next instruction."""
@@ -137,66 +112,13 @@ class Emitter:
     # Registers.
 
     def register(self) -> Register:
-        """A register until the scope ends."""
-        if not self._free:
-            # There are more than the machine has here: what is alive together matters (tidy.py).
-            self._free.append(self._next)
-            self._next += 1
-        register = Register(self._free.pop())
-        self._scopes[-1].append(register)
-        return register
-
-    @contextmanager
-    def beside(self) -> Generator[None]:
-        """Registers that are taken within are others than any code before or behind has."""
-        kept, self._free = self._free, []
-        try:
-            yield
-        finally:
-            self._free = kept
-
-    @contextmanager
-    def scope(self) -> Generator[None]:
-        """Registers that are taken within are free again behind it."""
-        self._scopes.append([])
-        try:
-            yield
-        finally:
-            self._free += [register.number for register in reversed(self._scopes.pop())]
-
-    def constant(self, number: int) -> Register:
-        """A register that holds a number throughout the kernel."""
-        if number not in self._constants:
-            # It is filled once, before all else: what is emitted already must not have used it.
-            register = Register(self._next)
-            self._next += 1
-            self._constants[number] = register
-            self._once.append(statement("SMOVE", register, number))
-        return self._constants[number]
+        """A register that nothing else has."""
+        self._registers += 1
+        return Register(self._registers - 1)
 
     def held(self, value: Value) -> Register:
-        """The register of a value; of numbers, the first few are kept as constants."""
-        if isinstance(value, Register):
-            return value
-        if value in self._constants or len(self._constants) < self._most:
-            return self.constant(value)
-        return self.loaded(value)
-
-    def loaded(self, value: Value) -> Register:
-        """The register of a value; numbers are filled in here, for code that runs once a tile."""
+        """The register of a value; numbers are filled in here."""
         return value if isinstance(value, Register) else self.variable(value)
-
-    def settled(self, compute: Callable[[], Kept]) -> Kept:
-        """Return a computation's result; free all registers that it took but does not return."""
-        self._scopes.append([])
-        result = compute()
-        kept = set(registers_in(result))
-        for register in reversed(self._scopes.pop()):
-            if register in kept:
-                self._scopes[-1].append(register)
-            else:
-                self._free.append(register.number)
-        return result
 
     def variable(self, value: Value) -> Register:
         """A register of its own that starts with a value."""
@@ -233,13 +155,8 @@ class Emitter:
         result = self.register()
         if a == 0:
             self.emit("SMUL", result, b, -1)
-        elif isinstance(a, int) and a in self._constants:
-            self.emit("SSUB", result, self._constants[a], b)
-        elif isinstance(a, int):
-            self.emit("SMOVE", result, a)
-            self.emit("SSUB", result, result, b)
         else:
-            self.emit("SSUB", result, a, b)
+            self.emit("SSUB", result, self.held(a), b)
         return result
 
     def multiply(self, a: Value, b: Value) -> Value:
@@ -263,12 +180,6 @@ class Emitter:
             return a
         result = self.register()
         self.emit("SDIV", result, a, b)
-        return result
-
-    def equals(self, a: Register, b: int) -> Value:
-        """1 where a = b, else 0."""
-        result = self.register()
-        self.emit("SE", result, a, b)
         return result
 
     def minimum(self, a: Value, b: Value) -> Value:
@@ -327,8 +238,7 @@ class Emitter:
 
     def if_less(self, a: Value, b: Value, label: str) -> None:
         """Go there if a < b."""
-        with self.scope():
-            self.if_positive(self.subtract(b, a), label)
+        self.if_positive(self.subtract(b, a), label)
 
     def repeat(self, count: Value, body: Callable[[], None], *, least: int = 0) -> None:
         """Run a body ``count`` times; ``least`` is what the count is known to be at least."""
@@ -338,19 +248,18 @@ class Emitter:
             if count == 1:
                 body()
                 return
-        with self.scope():
-            left = self.variable(count)
-            begin, end = self.label("loop"), self.label("end")
-            guarded = isinstance(count, Register) and least < 1
-            if guarded:
-                self.emit("CB", left, begin)
-                self.jump(end)
-            self.place(begin)
-            body()
-            self.emit("SSUB", left, left, 1)
+        left = self.variable(count)
+        begin, end = self.label("loop"), self.label("end")
+        guarded = isinstance(count, Register) and least < 1
+        if guarded:
             self.emit("CB", left, begin)
-            if guarded:
-                self.place(end)
+            self.jump(end)
+        self.place(begin)
+        body()
+        self.emit("SSUB", left, left, 1)
+        self.emit("CB", left, begin)
+        if guarded:
+            self.place(end)
 
     def aside(self, flag: Register, block: Callable[[], None]) -> None:
         """Run a block where ``flag`` is positive, which it mostly is not: one instruction then."""
@@ -372,7 +281,6 @@ class Emitter:
         self.place(end)
         with self.outlined():
             self.place(begin)
-            with self.scope():
-                before()
+            before()
             self.repeat(count, body, least=1)
             self.jump(end)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.stepping import BEFORE_FIRST, Stepping
 from tilewright.tile.dialect import BufferOp
@@ -47,11 +46,8 @@ class Flat(Stepping):
             e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
         if out in self.current:
-            # Where pixels are stored one by one, the step to a tile takes the other slot.
-            slot = self.operands[out].address if self.pixel_store is None else self._two(out)[1]
-            e.set(self.current[out], slot)
-        with e.beside():
-            self._loads(self.labels)
+            e.set(self.current[out], self.operands[out].address)
+        self._loads(self.labels)
         e.place(self.loaded)
         self._begin(take)
         e.place(again)
@@ -62,8 +58,6 @@ class Flat(Stepping):
             stream.flush()
         for now, coming in zip(self.now, self.next, strict=True):
             e.set(now, coming)
-        if self.pixel_store is not None:
-            self._swap(self.current[out], out)
         for buffer, depth in self.coming.items():
 
             def other(buffer: BufferOp = buffer) -> None:
@@ -72,18 +66,15 @@ class Flat(Stepping):
             self._where_advanced(depth, other)
         self._late_loads()
         self._refill()
-        with e.beside():
-            self._advance(self.labels, self.loaded)
+        self._advance(self.labels, self.loaded)
         e.place(last)
-        stored = self.pixel_store or self.store_stream
-        if stored is not None:
-            stored.flush()
+        if self.store_stream is not None:
+            self.store_stream.flush()
 
     def _begin(self, take: str) -> None:
         """Before the first tile, there is none to compute."""
         e, first = self.e, self.e.label("before_first")
-        with e.beside(), e.scope():
-            e.if_positive(e.subtract(BEFORE_FIRST + 1, self.level), first)
+        e.if_positive(e.subtract(BEFORE_FIRST + 1, self.level), first)
 
         def block() -> None:
             e.place(first)
@@ -93,8 +84,7 @@ class Flat(Stepping):
 
     def _before_first(self, take: str) -> None:
         """When the first tile's loads have been started."""
-        with self.e.beside():
-            self._pass_before()
+        self._pass_before()
         self.e.set(self.level, 0)
         if self.transfers.prefetched:
             self.e.set(self.ended, 0)
@@ -137,49 +127,39 @@ class Flat(Stepping):
     def _where_first(self, depth: int, label: str) -> None:
         """Go there in the first round of so many loops."""
         e, total = self.e, self.now[0]
-        with e.scope():
-            for at in self.now[1:depth]:
-                total = e.add(total, at)
-            e.if_positive(e.subtract(1, total), label)
+        for at in self.now[1:depth]:
+            total = e.add(total, at)
+        e.if_positive(e.subtract(1, total), label)
 
     def _where_advanced(self, depth: int, block: Callable[[], None]) -> None:
         """A block for steps that have advanced one of the first ``depth`` loops, mostly few."""
         e = self.e
         if depth == self.depth:
-            with e.scope():
-                block()
+            block()
             return
-        with e.scope():
-            advanced = e.register()
-            if depth == 1:
-                e.emit("SE", advanced, self.level, 0)
-            else:
-                e.emit("SMOVE", advanced, depth)
-                e.emit("SSUB", advanced, advanced, self.level)
-            e.aside(advanced, block)
+        advanced = e.register()
+        if depth == 1:
+            e.emit("SE", advanced, self.level, 0)
+        else:
+            e.emit("SMOVE", advanced, depth)
+            e.emit("SSUB", advanced, advanced, self.level)
+        e.aside(advanced, block)
 
     def _tile(self) -> None:
         """Compute and store the current tile."""
         e = self.e
-        with e.scope():
-            tile = self._now()
-            self.compute(tile)
-            if self.operands[self.output.buffer].stays:
-                return
-            if self.pixel_store is not None:
-                pixels: Value = 1
-                for dim in self.transfers.pixels:
-                    pixels = e.multiply(pixels, tile.spans.of(dim))
-                self.pixel_store.leave(pixels)
-                return
-            keep = e.label("keep")
-            if self.output.depth < self.depth:
-                e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
-            if self.store_stream is not None:
-                self.store_stream.flush()
-            self.transfers.store(tile, self.store_stream)
-            if self.store_stream is not None:
-                self.scheduler.begin()
-            if self.output.buffer in self.current:
-                self._swap(self.current[self.output.buffer], self.output.buffer)
-            e.place(keep)
+        tile = self._now()
+        self.compute(tile)
+        if self.operands[self.output.buffer].stays:
+            return
+        keep = e.label("keep")
+        if self.output.depth < self.depth:
+            e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
+        if self.store_stream is not None:
+            self.store_stream.flush()
+        self.transfers.store(tile, self.store_stream)
+        if self.store_stream is not None:
+            self.scheduler.begin()
+        if self.output.buffer in self.current:
+            self._swap(self.current[self.output.buffer], self.output.buffer)
+        e.place(keep)

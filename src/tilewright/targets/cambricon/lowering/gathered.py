@@ -83,46 +83,44 @@ class Gathered:
     def row(self, row: Row, body: Callable[[Run], None]) -> None:
         """The pixels of a row of the result: those cut off at the left, whole, cut at the right."""
         e, kernel, self.rows = self.e, self.columns.kernel, row.rows
-        with e.scope():
-            at = e.variable(self.address)
-            first = min(kernel - row.before, row.size)
-            self._first_columns(row.at, first)
-            self.put = e.variable(self.address + first * self.column)
-            coming = e.variable(e.add(row.at, e.multiply(self.image_pixel, first)))
-            left = row.size - first
-            x = -row.before
+        at = e.variable(self.address)
+        first = min(kernel - row.before, row.size)
+        self._first_columns(row.at, first)
+        self.put = e.variable(self.address + first * self.column)
+        coming = e.variable(e.add(row.at, e.multiply(self.image_pixel, first)))
+        left = row.size - first
+        x = -row.before
 
-            def pixels(count: int, gather: bool, skipped: int, width: int) -> None:
-                self.coming, self.moves = coming if gather else None, skipped == 0
-                body(Run(at, count, row.skipped, row.rows, skipped, width, row.y, x))
+        def pixels(count: int, gather: bool, skipped: int, width: int) -> None:
+            self.coming, self.moves = coming if gather else None, skipped == 0
+            body(Run(at, count, row.skipped, row.rows, skipped, width, row.y, x))
 
-            for number in range(row.left):
-                skipped = row.before - number
-                pixels(1, number < left, skipped, min(kernel - skipped, row.size))
-            x += row.left
-            more = min(max(left - row.left, 0), row.whole)
-            for count, gather in ((more, True), (row.whole - more, False)):
-                if count:
-                    pixels(count, gather, 0, kernel)
-            x += row.whole
-            for _ in range(row.right):
-                pixels(1, False, 0, row.size - x)
-                x += 1
-            self.coming = None
+        for number in range(row.left):
+            skipped = row.before - number
+            pixels(1, number < left, skipped, min(kernel - skipped, row.size))
+        x += row.left
+        more = min(max(left - row.left, 0), row.whole)
+        for count, gather in ((more, True), (row.whole - more, False)):
+            if count:
+                pixels(count, gather, 0, kernel)
+        x += row.whole
+        for _ in range(row.right):
+            pixels(1, False, 0, row.size - x)
+            x += 1
+        self.coming = None
 
     def _first_columns(self, at: Value, count: int) -> None:
         """The columns of a row's first window; no later window finds them in the second half."""
         e = self.e
-        with e.scope():
-            n, source, to = e.held(self.channels), e.variable(at), e.variable(self.address)
-            back = e.subtract(self.image_row, e.multiply(self.image_pixel, count))
-            for _ in range(self.rows):
-                for _ in range(count):
-                    e.emit("VMOVE", to, n, source)
-                    e.increase(source, self.image_pixel)
-                    e.increase(to, self.column)
-                e.increase(source, back)
-                e.increase(to, self.pitch - count * self.column)
+        n, source, to = e.held(self.channels), e.variable(at), e.variable(self.address)
+        back = e.subtract(self.image_row, e.multiply(self.image_pixel, count))
+        for _ in range(self.rows):
+            for _ in range(count):
+                e.emit("VMOVE", to, n, source)
+                e.increase(source, self.image_pixel)
+                e.increase(to, self.column)
+            e.increase(source, back)
+            e.increase(to, self.pitch - count * self.column)
 
     def steps(self) -> list[Callable[[], None]]:
         """Copies of the column that comes, to stand between a pixel's products."""
@@ -160,9 +158,8 @@ class Gathered:
     def _round(self, place: Register) -> None:
         """The next column's place in a ring."""
         e = self.e
-        with e.scope():
-            over = e.register()
-            e.increase(place, self.column)
-            e.emit("SGT", over, place, self.address + self.ring - self.column)
-            e.emit("SMUL", over, over, self.ring)
-            e.emit("SSUB", place, place, over)
+        over = e.register()
+        e.increase(place, self.column)
+        e.emit("SGT", over, place, self.address + self.ring - self.column)
+        e.emit("SMUL", over, over, self.ring)
+        e.emit("SSUB", place, place, over)

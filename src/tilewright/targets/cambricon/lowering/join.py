@@ -69,25 +69,24 @@ class Join:
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            box = c.nest.box(c.output, tile)
-            sizes = [box.axes[axis].size for axis in self.outer]
-            known = prod(size for size in sizes if isinstance(size, int))
-            # Runs of which as many stand one after the other as divide them.
-            written = next(n for n in range(UNROLLED, 0, -1) if known % n == 0)
-            loops: Value = known // written
-            for size in sizes:
-                loops = loops if isinstance(size, int) else e.multiply(loops, size)
-            counts = [self._count(c.nest.box(part, tile), self.inner) for part in self.parts]
-            whole: Value = 0
-            for count in counts:
-                whole = e.add(whole, e.multiply(count, c.output.element))
-            to: Value = tile.bases[c.output.buffer]
-            for first in range(0, len(self.parts), TOGETHER):
-                some = slice(first, first + TOGETHER)
-                sources = [tile.bases[part.buffer] for part in self.parts[some]]
-                cycles = written * sum(self.cycles[some])
-                to = self._copy(sources, counts[some], to, whole, (loops, written), cycles)
+        box = c.nest.box(c.output, tile)
+        sizes = [box.axes[axis].size for axis in self.outer]
+        known = prod(size for size in sizes if isinstance(size, int))
+        # Runs of which as many stand one after the other as divide them.
+        written = next(n for n in range(UNROLLED, 0, -1) if known % n == 0)
+        loops: Value = known // written
+        for size in sizes:
+            loops = loops if isinstance(size, int) else e.multiply(loops, size)
+        counts = [self._count(c.nest.box(part, tile), self.inner) for part in self.parts]
+        whole: Value = 0
+        for count in counts:
+            whole = e.add(whole, e.multiply(count, c.output.element))
+        to: Value = tile.bases[c.output.buffer]
+        for first in range(0, len(self.parts), TOGETHER):
+            some = slice(first, first + TOGETHER)
+            sources = [tile.bases[part.buffer] for part in self.parts[some]]
+            cycles = written * sum(self.cycles[some])
+            to = self._copy(sources, counts[some], to, whole, (loops, written), cycles)
 
     def _copy(
         self,
@@ -106,25 +105,24 @@ class Join:
         for size in sizes:
             behind = e.add(behind, size)
         rest = e.subtract(whole, behind)
-        with e.scope():
-            places, target = [e.variable(source) for source in sources], e.variable(to)
+        places, target = [e.variable(source) for source in sources], e.variable(to)
 
-            def run() -> None:
-                for place, count, size in zip(places, counts, sizes, strict=True):
-                    e.emit("VMOVE", target, e.held(count), place)
-                    e.increase(place, size)
-                    e.increase(target, size)
-                if rest != 0:
-                    e.increase(target, rest)
+        def run() -> None:
+            for place, count, size in zip(places, counts, sizes, strict=True):
+                e.emit("VMOVE", target, e.held(count), place)
+                e.increase(place, size)
+                e.increase(target, size)
+            if rest != 0:
+                e.increase(target, rest)
 
-            loops, written = runs
+        loops, written = runs
 
-            def several() -> None:
-                for _ in range(written):
-                    run()
-                self.c.transfers.issue_slot(cycles)
+        def several() -> None:
+            for _ in range(written):
+                run()
+            self.c.transfers.issue_slot(cycles)
 
-            e.repeat(loops, several, least=1)
+        e.repeat(loops, several, least=1)
         return e.add(to, behind)
 
     def _count(self, box: Box, axes: tuple[int, ...]) -> Value:

@@ -27,12 +27,11 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     Interval,
     PlacedWeights,
     PrefetchSlot,
-    WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.registers import USES, Registers
 from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
-from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Temporaries
+from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Reserve, Transfers
@@ -90,8 +89,9 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
 }
 """By the anchor's operation; all others are maps."""
 
-PlaceWeights = Callable[[WeightRequest], PlacedWeights]
-"""Where a kernel's weights lie, and what an earlier kernel loads of the first ones."""
+PlaceWeights = Callable[[FirstLoad, int], PlacedWeights]
+"""Where a kernel's weights lie, by their first load and their bytes, and what an earlier kernel
+loads of the first ones."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def lower_kernel(
     """
     needs: list[int] = []
     for use in USES:
-        e = Emitter(program.symbol.data, program.symbol.data, use.constants)
+        e = Emitter(program.symbol.data, program.symbol.data)
         nest = nest_of(program, e, machine, bases)
         transfers = Transfers(nest, machine, use, reserve)
         transfers.share(alone)
@@ -156,19 +156,25 @@ def _lowered(
     matrix_temporaries = _temporaries(nest, machine, "msm")
     weights = WeightPlaces(nest, transfers, matrix_temporaries)
     context = Context(
-        e, nest, transfers, use, machine, _in_vsm(nest, machine), matrix_temporaries, tables
+        e,
+        nest,
+        transfers,
+        use,
+        machine,
+        _temporaries(nest, machine, "vsm"),
+        matrix_temporaries,
+        tables,
     )
     compute = COMPUTES.get(context.anchor.operation.data, Points)(context)
     for number, data in tables.loads.items():
-        with e.scope():
-            zero, size = e.loaded(0), e.loaded(len(data) // 2)
-            e.emit(f"VLOAD.table={number}", zero, size, zero, image(data))
+        zero, size = e.held(0), e.held(len(data) // 2)
+        e.emit(f"VLOAD.table={number}", zero, size, zero, image(data))
     compute.prologue()
     prefetch: FirstLoad | None = None
     if (request := weights.request()) is not None:
         (buffer,) = nest.weights
-        placed, operand = place(request), nest.operands[buffer]
-        operand.moved_to, operand.later = placed.place.base, placed.place.later
+        placed, operand = place(*request), nest.operands[buffer]
+        operand.moved_to = placed.base
         if (prefetch := placed.prefetch) is not None:
             transfers.prefetched.add(buffer)
     emit_tiles(nest, transfers, compute.emit, weights.leave_slot)
@@ -195,18 +201,3 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
     """The end of a memory, which buffers leave to the primitive."""
     left = machine.memory_beside(machine.primitive(nest.compute.primitive.data), memory)
     return Temporaries(left.room or 0, left.reserved, nest.program.symbol.data)
-
-
-def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
-    """The end of VSM; no buffer lies in the part in front of it, either."""
-    temporaries = _temporaries(nest, machine, "vsm")
-    behind = max(
-        (
-            operand.address + operand.bytes
-            for operand in nest.operands.values()
-            if operand.buffer.memory == "vsm" and not operand.stays
-        ),
-        default=temporaries.start,
-    )
-    temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
-    return temporaries

@@ -58,8 +58,8 @@ class RowWindows(Windows):
 
     def begin(self) -> None:
         """Find the pixels of a row that are cut off."""
-        self.parts = self.e.settled(self._split)
-        self.first, self.offset = self.e.settled(self._first_whole)
+        self.parts = self._split()
+        self.first, self.offset = self._first_whole()
 
     def emit_row(self, row: Register, body: Callable[[Run], None]) -> None:
         """The runs of one row of the result, whose row of the image begins at ``row``."""

@@ -37,17 +37,16 @@ class LrnGradient(Lrn):
 
     def _pixel(self, sources: Sequence[Register], y: Register) -> None:
         e, how, (x, gradient) = self.e, self.how, sources
-        with e.scope():
-            self._base(x, 0, self.channels)
-            n, sums, ratio = (e.held(v) for v in (self.channels, self.sums, self.ratio))
-            down = _shift(self.point - self.points[1])
-            e.emit(f"VDV.long1.table={self.table}{down}", y, n, gradient, sums)
-            down = _shift(self.points[0] - how.ratio)
-            e.emit(f"VDV.long1.table={self.steeper}{down}", ratio, n, x, sums)
-            self._between(how.back, n, (ratio, gradient))
-            self._add_up(self.channels, "wide")
-            e.emit(f"VMV.long.wide0{_shift(how.last)}", sums, n, sums, x)
-            e.emit("VSV.long1", y, n, y, sums)
+        self._base(x, 0, self.channels)
+        n, sums, ratio = (e.held(v) for v in (self.channels, self.sums, self.ratio))
+        down = _shift(self.point - self.points[1])
+        e.emit(f"VDV.long1.table={self.table}{down}", y, n, gradient, sums)
+        down = _shift(self.points[0] - how.ratio)
+        e.emit(f"VDV.long1.table={self.steeper}{down}", ratio, n, x, sums)
+        self._between(how.back, n, (ratio, gradient))
+        self._add_up(self.channels, "wide")
+        e.emit(f"VMV.long.wide0{_shift(how.last)}", sums, n, sums, x)
+        e.emit("VSV.long1", y, n, y, sums)
 
     def _between(self, before: int, n: Register, factors: tuple[Register, Register]) -> None:
         """Products in the place of the squares; zeros where these lay and no product does."""

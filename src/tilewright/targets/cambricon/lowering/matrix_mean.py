@@ -73,31 +73,29 @@ class MatrixMean:
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            to, image = (
-                e.variable(c.nest.base(c.output, tile)),
-                e.variable(c.nest.base(self.x, tile)),
-            )
-            n, sums, ones = (e.held(number) for number in (self.channels, self.sums, self.ones))
-            rows, width = self.met
-            strides = c.nest.box(self.x, tile).strides
-            step = 0 if self.axis is None else strides[self.axis]
-            if rows == 1 or step == 2 * width * self.channels:
-                rows, width = 1, rows * width
-            size = e.held(width)
+        to, image = (
+            e.variable(c.nest.base(c.output, tile)),
+            e.variable(c.nest.base(self.x, tile)),
+        )
+        n, sums, ones = (e.held(number) for number in (self.channels, self.sums, self.ones))
+        rows, width = self.met
+        strides = c.nest.box(self.x, tile).strides
+        step = 0 if self.axis is None else strides[self.axis]
+        if rows == 1 or step == 2 * width * self.channels:
+            rows, width = 1, rows * width
+        size = e.held(width)
 
-            def block() -> None:
-                with e.scope():
-                    at = e.variable(image) if rows > 1 else image
-                    e.emit("VMM.wide", sums, n, at, ones, size)
-                    for _ in range(rows - 1):
-                        # The image has more columns than the window.
-                        e.increase(at, step)
-                        e.emit("VMM.acc.wide", sums, n, at, ones, size)
-                e.emit("VDV.wide0", to, n, sums, e.held(self.areas))
-                if self.relu:
-                    e.emit("VGTM", to, n, to, e.held(self.zeros))
-                e.increase(image, 0 if self.blocks is None else strides[self.blocks])
-                e.increase(to, self.channels * c.output.element)
+        def block() -> None:
+            at = e.variable(image) if rows > 1 else image
+            e.emit("VMM.wide", sums, n, at, ones, size)
+            for _ in range(rows - 1):
+                # The image has more columns than the window.
+                e.increase(at, step)
+                e.emit("VMM.acc.wide", sums, n, at, ones, size)
+            e.emit("VDV.wide0", to, n, sums, e.held(self.areas))
+            if self.relu:
+                e.emit("VGTM", to, n, to, e.held(self.zeros))
+            e.increase(image, 0 if self.blocks is None else strides[self.blocks])
+            e.increase(to, self.channels * c.output.element)
 
-            e.repeat(tile.spans.of("g"), block, least=1)
+        e.repeat(tile.spans.of("g"), block, least=1)

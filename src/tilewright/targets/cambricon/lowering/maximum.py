@@ -40,23 +40,21 @@ class MaximumGradient:
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            n = e.loaded(tile.spans.of("p"))
-            step = e.multiply(tile.spans.of("p"), 2)
-            at = e.variable(tile.bases[self.x.buffer])
-            to = e.variable(tile.bases[c.output.buffer])
+        n = e.held(tile.spans.of("p"))
+        step = e.multiply(tile.spans.of("p"), 2)
+        at = e.variable(tile.bases[self.x.buffer])
+        to = e.variable(tile.bases[c.output.buffer])
 
-            def row() -> None:
-                with e.scope():
-                    greatest = e.register()
-                    e.emit("SADD", greatest, at, e.multiply(step, self.values))
-                    left = e.variable(e.add(greatest, step))
-                    self._row(at, to, greatest, left, n, step)
-                # Behind the last value, the greatest and its gradient the next row begins.
-                e.increase(at, e.multiply(step, 3))
-                e.increase(to, step)
+        def row() -> None:
+            greatest = e.register()
+            e.emit("SADD", greatest, at, e.multiply(step, self.values))
+            left = e.variable(e.add(greatest, step))
+            self._row(at, to, greatest, left, n, step)
+            # Behind the last value, the greatest and its gradient the next row begins.
+            e.increase(at, e.multiply(step, 3))
+            e.increase(to, step)
 
-            e.repeat(tile.spans.of("n"), row, least=1)
+        e.repeat(tile.spans.of("n"), row, least=1)
 
     def _row(
         self,

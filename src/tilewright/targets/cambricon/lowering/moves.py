@@ -49,33 +49,31 @@ def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) ->
 
 def transfer(e: Emitter, text: str, runs: Runs, base: Value, element: int) -> None:
     """All runs of a box, to or from ``base`` in a scratchpad, where they follow one another."""
-    with e.scope():
-        size = e.loaded(runs.elements)
-        if not any(count != 1 for count, _ in runs.loops):
-            e.emit(text, e.loaded(base), size, e.loaded(runs.address), runs.offset)
+    size = e.held(runs.elements)
+    if not any(count != 1 for count, _ in runs.loops):
+        e.emit(text, e.held(base), size, e.held(runs.address), runs.offset)
+        return
+    chip = e.variable(base)
+    main = e.variable(runs.address)
+    run_bytes = e.multiply(runs.elements, element)
+
+    def level(number: int) -> None:
+        if number == len(runs.loops):
+            e.emit(text, chip, size, main, runs.offset)
+            e.increase(chip, run_bytes)
             return
-        chip = e.variable(base)
-        main = e.variable(runs.address)
-        run_bytes = e.multiply(runs.elements, element)
+        count, stride = runs.loops[number]
+        inner = runs.loops[number + 1 :]
+        # What the loops within have added to the address is taken back.
+        back: Value = 0
+        for many, step in inner:
+            back = e.add(back, e.multiply(many, step))
+        forward = e.subtract(stride, back)
 
-        def level(number: int) -> None:
-            if number == len(runs.loops):
-                e.emit(text, chip, size, main, runs.offset)
-                e.increase(chip, run_bytes)
-                return
-            count, stride = runs.loops[number]
-            inner = runs.loops[number + 1 :]
-            with e.scope():
-                # What the loops within have added to the address is taken back.
-                back: Value = 0
-                for many, step in inner:
-                    back = e.add(back, e.multiply(many, step))
-                forward = e.subtract(stride, back)
+        def body() -> None:
+            level(number + 1)
+            e.increase(main, forward)
 
-                def body() -> None:
-                    level(number + 1)
-                    e.increase(main, forward)
+        e.repeat(count, body, least=0 if runs.may_be_empty else 1)
 
-                e.repeat(count, body, least=0 if runs.may_be_empty else 1)
-
-        level(0)
+    level(0)

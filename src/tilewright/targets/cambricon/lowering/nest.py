@@ -138,13 +138,11 @@ class Nest:
     def tile(self, starts: Sequence[Value], slot: Callable[[BufferOp], Value]) -> Tile:
         """The tile whose loops stand at ``starts``; ``slot`` has the address of a buffer's."""
         e = self.e
-        spans = e.settled(lambda: self.spans(starts))
+        spans = self.spans(starts)
         bases: dict[BufferOp, Value] = {}
         for buffer, operand in self.operands.items():
             if operand.stays:
-                bases[buffer] = e.settled(
-                    lambda operand=operand: operand.lies(e, spans, self.extents)
-                )
+                bases[buffer] = operand.lies(e, spans, self.extents)
             else:
                 bases[buffer] = slot(buffer)
         return Tile(spans, bases, lambda buffer: self._kept(buffer, spans, starts))

@@ -74,37 +74,34 @@ class Lrn:
     def prologue(self) -> None:
         """Zeros around the squares, and a vector of the factor."""
         e, size = self.e, self.part + self.window - 1
-        with e.scope():
-            at, n = e.held(self.squares), e.held(size)
-            # Random numbers have 16 bits; their differences, of any width, are 0.
-            e.emit("RV", at, n)
-            e.emit("VSV.wide", at, n, at, at)
-            vector, m = e.held(self.factors), e.held(self.part)
-            e.emit("VAS.wide.wide0", vector, m, at, e.held(self.factor))
+        at, n = e.held(self.squares), e.held(size)
+        # Random numbers have 16 bits; their differences, of any width, are 0.
+        e.emit("RV", at, n)
+        e.emit("VSV.wide", at, n, at, at)
+        vector, m = e.held(self.factors), e.held(self.part)
+        e.emit("VAS.wide.wide0", vector, m, at, e.held(self.factor))
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            box = c.nest.box(self.x, tile)
-            pixels: Value = 1
-            for axis in (0, 2, 3):
-                pixels = e.multiply(pixels, box.axes[axis].size)
-            sources = [e.variable(tile.bases[operand.buffer]) for operand in self.inputs]
-            y = e.variable(tile.bases[c.output.buffer])
+        box = c.nest.box(self.x, tile)
+        pixels: Value = 1
+        for axis in (0, 2, 3):
+            pixels = e.multiply(pixels, box.axes[axis].size)
+        sources = [e.variable(tile.bases[operand.buffer]) for operand in self.inputs]
+        y = e.variable(tile.bases[c.output.buffer])
 
-            def each() -> None:
-                self._pixel(sources, y)
-                c.transfers.issue_slot()
-                for place in (*sources, y):
-                    e.increase(place, 2 * self.channels)
+        def each() -> None:
+            self._pixel(sources, y)
+            c.transfers.issue_slot()
+            for place in (*sources, y):
+                e.increase(place, 2 * self.channels)
 
-            e.repeat(pixels, each, least=1)
+        e.repeat(pixels, each, least=1)
 
     def _pixel(self, sources: Sequence[Register], y: Register) -> None:
         for first in range(0, self.channels, self.part):
-            with self.e.scope():
-                self._channels(sources[0], y, first, min(self.part, self.channels - first))
+            self._channels(sources[0], y, first, min(self.part, self.channels - first))
 
     def _channels(self, x: Register, y: Register, first: int, count: int) -> None:
         """Some channels of a pixel, from the first one on."""
@@ -221,25 +218,23 @@ class Softmax:
         """Emit the vectors of zeros and ones."""
         e = self.e
         clear(self.e, self.zeros, self.part)
-        with e.scope():
-            e.emit("VAS", e.held(self.ones), e.held(self.part), e.held(self.zeros), e.held(1))
+        e.emit("VAS", e.held(self.ones), e.held(self.part), e.held(self.zeros), e.held(1))
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            rows: Value = 1
-            for dim in c.nest.extents:
-                if dim != "axis":
-                    rows = e.multiply(rows, tile.spans.of(dim))
-            x, y = e.variable(tile.bases[self.x.buffer]), e.variable(tile.bases[c.output.buffer])
+        rows: Value = 1
+        for dim in c.nest.extents:
+            if dim != "axis":
+                rows = e.multiply(rows, tile.spans.of(dim))
+        x, y = e.variable(tile.bases[self.x.buffer]), e.variable(tile.bases[c.output.buffer])
 
-            def each() -> None:
-                self._row(x, y)
-                e.increase(x, 2 * self.size)
-                e.increase(y, 2 * self.size)
+        def each() -> None:
+            self._row(x, y)
+            e.increase(x, 2 * self.size)
+            e.increase(y, 2 * self.size)
 
-            e.repeat(rows, each, least=1)
+        e.repeat(rows, each, least=1)
 
     def _parts(self) -> list[tuple[int, int]]:
         return [(at, min(self.part, self.size - at)) for at in range(0, self.size, self.part)]
@@ -247,25 +242,22 @@ class Softmax:
     def _row(self, x: Register, y: Register) -> None:
         """The exponentials of a row that does not fit are computed twice: added, then divided."""
         e = self.e
-        with e.scope():
-            values = e.held(self.values)
-            greatest, total = e.register(), e.register()
-            zeros, ones, totals = (e.held(a) for a in (self.zeros, self.ones, self.totals))
-            e.emit("VMAX", greatest, e.held(self.size), x)
-            parts = self._parts()
-            for number, (at, count) in enumerate(parts):
-                with e.scope():
-                    self._exponentials(x, at, count, greatest)
-                    dot = "VDOT.acc.wide0" if number else "VDOT.wide0"
-                    e.emit(dot, total, e.held(count), values, ones)
-            e.emit("VAS.wide", totals, e.held(self.part), zeros, total)
-            left = -self.points[1]
-            text = "VDV.wide0.wide1" + (f".shift={left}" if left else "")
-            for at, count in parts:
-                with e.scope():
-                    if len(parts) > 1:
-                        self._exponentials(x, at, count, greatest)
-                    e.emit(text, e.held(e.add(y, 2 * at)), e.held(count), values, totals)
+        values = e.held(self.values)
+        greatest, total = e.register(), e.register()
+        zeros, ones, totals = (e.held(a) for a in (self.zeros, self.ones, self.totals))
+        e.emit("VMAX", greatest, e.held(self.size), x)
+        parts = self._parts()
+        for number, (at, count) in enumerate(parts):
+            self._exponentials(x, at, count, greatest)
+            dot = "VDOT.acc.wide0" if number else "VDOT.wide0"
+            e.emit(dot, total, e.held(count), values, ones)
+        e.emit("VAS.wide", totals, e.held(self.part), zeros, total)
+        left = -self.points[1]
+        text = "VDV.wide0.wide1" + (f".shift={left}" if left else "")
+        for at, count in parts:
+            if len(parts) > 1:
+                self._exponentials(x, at, count, greatest)
+            e.emit(text, e.held(e.add(y, 2 * at)), e.held(count), values, totals)
 
     def _exponentials(self, x: Register, at: int, count: int, greatest: Register) -> None:
         """Emit the exponentials of elements' distances from the greatest."""

@@ -58,22 +58,21 @@ class Outer:
         rows, columns = tile.spans.of(self.rows), tile.spans.of("co")
         shift = self.epilogue.shift or 0
         end = ".wide" if self.epilogue.wide_result else ""
-        with e.scope():
-            out = e.loaded(tile.bases[c.output.buffer])
-            n, m = e.loaded(rows), e.loaded(columns)
-            if not self.sums:
-                x, w = (e.loaded(c.nest.base(operand, tile)) for operand in (self.x, self.w))
-                e.emit(f"OP{end}" + (f".shift={shift}" if shift else ""), out, x, n, w, m)
-                return
-            before, after = c.nest.reduced(tile)
-            self._steps(tile, out, (n, m), before)
-            if self.epilogue.wide_result and not shift:
-                return
-            partial = e.label("partial")
-            e.if_positive(after, partial)
-            total = e.loaded(e.multiply(rows, columns))
-            e.emit(f"MMOVE{end}.wide0" + (f".shift={shift}" if shift else ""), out, total, out)
-            e.place(partial)
+        out = e.held(tile.bases[c.output.buffer])
+        n, m = e.held(rows), e.held(columns)
+        if not self.sums:
+            x, w = (e.held(c.nest.base(operand, tile)) for operand in (self.x, self.w))
+            e.emit(f"OP{end}" + (f".shift={shift}" if shift else ""), out, x, n, w, m)
+            return
+        before, after = c.nest.reduced(tile)
+        self._steps(tile, out, (n, m), before)
+        if self.epilogue.wide_result and not shift:
+            return
+        partial = e.label("partial")
+        e.if_positive(after, partial)
+        total = e.held(e.multiply(rows, columns))
+        e.emit(f"MMOVE{end}.wide0" + (f".shift={shift}" if shift else ""), out, total, out)
+        e.place(partial)
 
     def _steps(
         self, tile: Tile, out: Register, sizes: tuple[Register, Register], before: Value
@@ -81,21 +80,17 @@ class Outer:
         """Add the matrices of a tile's steps; the first of all begins the sums."""
         e, c = self.e, self.c
         n, m = sizes
-        with e.scope():
-            x, w = (e.variable(c.nest.base(operand, tile)) for operand in (self.x, self.w))
-            steps = [
-                e.settled(lambda operand=operand: c.nest.stride(operand, tile, "ci"))
-                for operand in (self.x, self.w)
-            ]
-            left = e.variable(tile.spans.of("ci"))
-            further, done = e.label("further"), e.label("added")
-            e.if_positive(before, further)
-            e.emit("OP.wide", out, x, n, w, m)
-            e.jump(done)
-            e.place(further)
-            e.emit("OP.acc.wide", out, x, n, w, m)
-            e.place(done)
-            e.increase(x, steps[0])
-            e.increase(w, steps[1])
-            e.emit("SSUB", left, left, 1)
-            e.emit("CB", left, further)
+        x, w = (e.variable(c.nest.base(operand, tile)) for operand in (self.x, self.w))
+        steps = [c.nest.stride(operand, tile, "ci") for operand in (self.x, self.w)]
+        left = e.variable(tile.spans.of("ci"))
+        further, done = e.label("further"), e.label("added")
+        e.if_positive(before, further)
+        e.emit("OP.wide", out, x, n, w, m)
+        e.jump(done)
+        e.place(further)
+        e.emit("OP.acc.wide", out, x, n, w, m)
+        e.place(done)
+        e.increase(x, steps[0])
+        e.increase(w, steps[1])
+        e.emit("SSUB", left, left, 1)
+        e.emit("CB", left, further)

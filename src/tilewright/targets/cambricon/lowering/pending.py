@@ -88,16 +88,14 @@ class Pending(Pixels):
     def _pass(self, count: Value) -> None:
         """Finish the pending sums, and make those of ``count`` pixels the pending ones."""
         e = self.e
-        with e.scope():
-            if not self.coming:
-                for own, size in zip(self._own, self.sizes, strict=False):
-                    e.increase(own, e.multiply(self.pending, size))
-            elements = e.multiply(self.channels, count)
-            e.set(self.pending, elements)
-            for number, coming in enumerate(self.coming):
-                e.set(self._own[number], coming)
-                e.increase(coming, self.steps[number])
-        self.c.transfers.pixel_finished()
+        if not self.coming:
+            for own, size in zip(self._own, self.sizes, strict=False):
+                e.increase(own, e.multiply(self.pending, size))
+        elements = e.multiply(self.channels, count)
+        e.set(self.pending, elements)
+        for number, coming in enumerate(self.coming):
+            e.set(self._own[number], coming)
+            e.increase(coming, self.steps[number])
 
     def steps_of(self, sums: Register) -> list[Callable[[], None]]:
         """Return the epilogue's steps for the pending sums at address ``sums``."""
@@ -118,6 +116,5 @@ class Pending(Pixels):
 
     def _flush(self) -> None:
         """Finish the pending sums behind all products."""
-        with self.e.scope():
-            for step in self._pending_steps():
-                step()
+        for step in self._pending_steps():
+            step()

@@ -96,9 +96,8 @@ class Pixels:
             if written:
                 self._written_out(at, matrices, size, down, between)
             elif self.grouped:
-                with e.scope():
-                    place, matrix = e.variable(at), e.variable(matrices[0])
-                    e.repeat(self.groups, lambda: group(place, matrix), least=1)
+                place, matrix = e.variable(at), e.variable(matrices[0])
+                e.repeat(self.groups, lambda: group(place, matrix), least=1)
             else:
                 steps = between if rolled else ()
                 self._rolled(at, matrices[0], size, width, kernel, down, dense, steps)
@@ -135,19 +134,18 @@ class Pixels:
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
         if self._stand_together(len(between)):
             places = [0] * len(between)
-        with e.scope():
-            place = at
-            for number, matrix in enumerate(matrices):
-                e.emit(self._text(number == 0), self.at, co, matrix, place, size)
-                for step, behind in zip(between, places, strict=True):
-                    if max(behind, 0) == number:
-                        step()
-                if self.slots_per_row and self.full:
-                    self._issue_slots(self.product)
-                if number + 1 < rows:
-                    further = e.register() if number == 0 else place
-                    e.emit("SADD", further, place, down)
-                    place = further
+        place = at
+        for number, matrix in enumerate(matrices):
+            e.emit(self._text(number == 0), self.at, co, matrix, place, size)
+            for step, behind in zip(between, places, strict=True):
+                if max(behind, 0) == number:
+                    step()
+            if self.slots_per_row and self.full:
+                self._issue_slots(self.product)
+            if number + 1 < rows:
+                further = e.register() if number == 0 else place
+                e.emit("SADD", further, place, down)
+                place = further
 
     def _stand_together(self, steps: int) -> bool:
         """Return True if ``steps`` steps have started before the first product is over."""
@@ -170,40 +168,38 @@ class Pixels:
         nothing would hide the scalar instructions from one pixel to the next.
         """
         e, co = self.e, self.co_register
-        with e.scope():
-            place, rows = e.variable(at), e.variable(matrix)
-            if not self.split and dense:
-                e.emit(self._text(True), self.at, co, rows, place, size)
-                for step in between:
-                    step()
-                e.increase(place, down)
-                e.increase(rows, self.matrix_row)
-                kernel = e.subtract(kernel, 1)
+        place, rows = e.variable(at), e.variable(matrix)
+        if not self.split and dense:
+            e.emit(self._text(True), self.at, co, rows, place, size)
+            for step in between:
+                step()
+            e.increase(place, down)
+            e.increase(rows, self.matrix_row)
+            kernel = e.subtract(kernel, 1)
 
-            def row(fresh: bool = False) -> None:
-                if dense:
-                    e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
-                    if self.slots_per_row:
-                        self._issue_slots(self.product)
-                else:
-                    with e.scope():
-                        x, m = e.variable(place), e.variable(rows)
-                        apart = e.multiply(self.pixel, self.columns.dilation)
+        def row(fresh: bool = False) -> None:
+            if dense:
+                e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
+                if self.slots_per_row:
+                    self._issue_slots(self.product)
+            else:
+                x, m = e.variable(place), e.variable(rows)
+                apart = e.multiply(self.pixel, self.columns.dilation)
 
-                        def position(text: str) -> None:
-                            e.emit(text, self.at, co, m, x, size)
-                            e.increase(x, apart)
-                            e.increase(m, self.position)
+                def position(text: str) -> None:
+                    e.emit(text, self.at, co, m, x, size)
+                    e.increase(x, apart)
+                    e.increase(m, self.position)
 
-                        more = f"{self.multiply}.acc.wide"
-                        if fresh:
-                            position(self._text(True))
-                        left = e.subtract(width, int(fresh))
-                        e.repeat(left, lambda: position(more), least=1 - int(fresh))
-                e.increase(place, down)
-                e.increase(rows, self.matrix_row)
+                more = f"{self.multiply}.acc.wide"
+                if fresh:
+                    position(self._text(True))
+                left = e.subtract(width, int(fresh))
+                e.repeat(left, lambda: position(more), least=1 - int(fresh))
+            e.increase(place, down)
+            e.increase(rows, self.matrix_row)
 
-            if not dense and not self.split:
-                row(fresh=True)
-                kernel = e.subtract(kernel, 1)
-            e.repeat(kernel, row)
+        if not dense and not self.split:
+            row(fresh=True)
+            kernel = e.subtract(kernel, 1)
+        e.repeat(kernel, row)

@@ -102,59 +102,56 @@ class Points:
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            boxes = {operand: c.nest.box(operand, tile) for operand in self.inputs}
-            box = c.nest.box(c.output, tile)
-            count: Value = 1
-            for axis in self.shared:
-                count = e.multiply(count, box.axes[axis].size)
-            result = e.variable(tile.bases[c.output.buffer])
-            sources = {operand: e.variable(tile.bases[operand.buffer]) for operand in boxes}
-            distinct = list(boxes)
+        boxes = {operand: c.nest.box(operand, tile) for operand in self.inputs}
+        box = c.nest.box(c.output, tile)
+        count: Value = 1
+        for axis in self.shared:
+            count = e.multiply(count, box.axes[axis].size)
+        result = e.variable(tile.bases[c.output.buffer])
+        sources = {operand: e.variable(tile.bases[operand.buffer]) for operand in boxes}
+        distinct = list(boxes)
 
-            def level(axes: Sequence[int]) -> None:
-                if not axes:
-                    self._run([sources[operand] for operand in self.inputs], result, count)
-                    e.increase(result, e.multiply(count, c.output.element))
-                    for operand in distinct:
-                        step = 1 if operand in self.single else count
-                        e.increase(sources[operand], e.multiply(step, operand.element))
-                    return
-                axis = axes[0]
-                size = box.axes[axis].size
-                with e.scope():
-                    starts = {
-                        operand: e.variable(sources[operand])
-                        for operand in distinct
-                        if not self.moving[operand][axis]
-                    }
+        def level(axes: Sequence[int]) -> None:
+            if not axes:
+                self._run([sources[operand] for operand in self.inputs], result, count)
+                e.increase(result, e.multiply(count, c.output.element))
+                for operand in distinct:
+                    step = 1 if operand in self.single else count
+                    e.increase(sources[operand], e.multiply(step, operand.element))
+                return
+            axis = axes[0]
+            size = box.axes[axis].size
+            starts = {
+                operand: e.variable(sources[operand])
+                for operand in distinct
+                if not self.moving[operand][axis]
+            }
 
-                    def body() -> None:
-                        level(axes[1:])
-                        # What does not depend on this axis is read again.
-                        for operand, start in starts.items():
-                            e.set(sources[operand], start)
+            def body() -> None:
+                level(axes[1:])
+                # What does not depend on this axis is read again.
+                for operand, start in starts.items():
+                    e.set(sources[operand], start)
 
-                    e.repeat(size, body, least=1)
-                    for operand in starts:
-                        used: Value = operand.element
-                        for inner in (*axes[1:], *self.shared):
-                            used = e.multiply(used, boxes[operand].axes[inner].size)
-                        e.increase(sources[operand], used)
+            e.repeat(size, body, least=1)
+            for operand in starts:
+                used: Value = operand.element
+                for inner in (*axes[1:], *self.shared):
+                    used = e.multiply(used, boxes[operand].axes[inner].size)
+                e.increase(sources[operand], used)
 
-            level(self.apart)
+        level(self.apart)
 
     def _run(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         """Elements side by side, in parts if temporaries are needed."""
         e = self.e
         if self.single:
-            with e.scope():
-                self._spread(sources, e.minimum(count, self.part))
-                sources = [
-                    self.spread.get(operand, source)
-                    for operand, source in zip(self.inputs, sources, strict=True)
-                ]
-                self._parts(sources, result, count)
+            self._spread(sources, e.minimum(count, self.part))
+            sources = [
+                self.spread.get(operand, source)
+                for operand, source in zip(self.inputs, sources, strict=True)
+            ]
+            self._parts(sources, result, count)
             return
         self._parts(sources, result, count)
 
@@ -166,30 +163,27 @@ class Points:
             if operand not in self.spread:
                 continue
             wide = operand.element == 4
-            with e.scope():
-                value = e.register()
-                e.emit("VMAX" + ".wide0" * wide, value, unit, e.held(source))
-                e.emit("VAS" + ".wide" * wide, e.held(self.spread[operand]), n, zeros, value)
+            value = e.register()
+            e.emit("VMAX" + ".wide0" * wide, value, unit, e.held(source))
+            e.emit("VAS" + ".wide" * wide, e.held(self.spread[operand]), n, zeros, value)
 
     def _parts(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         e = self.e
         if not self.part or (isinstance(count, int) and count <= self.part):
             self._part(sources, result, count)
             return
-        with e.scope():
-            at = [e.variable(source) for source in sources]
-            to, left = e.variable(result), e.variable(count)
-            again = e.label("part")
-            e.place(again)
-            with e.scope():
-                part = e.minimum(left, self.part)
-                self._part(at, to, part)
-                for address, operand in zip(at, self.inputs, strict=True):
-                    if operand not in self.spread:
-                        e.increase(address, e.multiply(part, operand.element))
-                e.increase(to, e.multiply(part, self.c.output.element))
-                e.emit("SSUB", left, left, part)
-            e.emit("CB", left, again)
+        at = [e.variable(source) for source in sources]
+        to, left = e.variable(result), e.variable(count)
+        again = e.label("part")
+        e.place(again)
+        part = e.minimum(left, self.part)
+        self._part(at, to, part)
+        for address, operand in zip(at, self.inputs, strict=True):
+            if operand not in self.spread:
+                e.increase(address, e.multiply(part, operand.element))
+        e.increase(to, e.multiply(part, self.c.output.element))
+        e.emit("SSUB", left, left, part)
+        e.emit("CB", left, again)
 
     def _part(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         e = self.e

@@ -12,33 +12,23 @@ once; then what is left is compared with itself, moved by a pixel, once for each
 
     a b c d e      ab bc cd de e      abc bcd cde de e      windows of 3: abc, cde
 
-A window that is cut off has fewer columns, and its result earlier. Each result is copied to VSM by
-a product with a vector of a single one; at a stride of 1 they lie side by side. Where pixels are
-short, registers hold the places that they are copied from: a copy then takes two instructions.
+Windows that are cut off have fewer columns, and are compared by themselves. Each result is copied
+to VSM by a product with a vector of a single one; at a stride of 1 they lie side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import groupby
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.pool_rows import Batch
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
 from tilewright.targets.cambricon.lowering.windows import Run
 from tilewright.targets.cambricon.machine import lanes_of
 
 LEAST = -(1 << 15)
-
-BATCH, PIXEL = 4, 3
-"""Cycles in which the scalar instructions of a batch, and of each copy of a result, hold it up."""
-
-ADDRESSES = (20,)
-"""Registers that columns may take, by how many times there were too few; none after that."""
 
 UNROLLED = 4
 """Comparisons, and copies of results, up to which instructions are written out."""
@@ -56,7 +46,7 @@ class MatrixPool(Pool):
         self.ones = c.temporaries.take(2 * lanes)
         # Whole rows of lanes: the least numbers are made as an outer product.
         vectors = c.matrix_temporaries.left // 6 // lanes
-        span = (slide.kernel - 1) * slide.dilation + 1
+        span = slide.span
         most = (vectors * lanes // channels - span) // slide.stride + 1
         if self.relu:
             most = min(most, (c.temporaries.left - 2 * vectors) // (2 * channels))
@@ -69,81 +59,28 @@ class MatrixPool(Pool):
         self.low = c.temporaries.take(2 * self.vectors)
         take, size = c.matrix_temporaries.take, 2 * self.vectors * lanes
         self.least, self.greatest, self.over = take(size), take(size), take(size)
-        self.sources: list[Register] = []
-        """Addresses of the columns that a batch's results are copied from, where they are kept."""
-
-    def _lists_sources(self) -> bool:
-        """Return True if copying a result takes less time than stepping to the next one."""
-        c = self.c
-        short = -(-c.nest.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
-        most = ADDRESSES[c.registers.pressure] if c.registers.pressure < len(ADDRESSES) else 0
-        return short and "ow" not in c.nest.looped and self.batch <= most
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
         e, lanes = self.e, lanes_of(self.c.machine)
         if self.relu:
             clear(e, self.zeros, self.size)
-        if self._lists_sources():
-            step = 2 * self.c.nest.tile_size("c") * self.columns.stride
-            self.sources = [e.variable(self.greatest + step * n) for n in range(self.batch)]
         fill(e, self.ones, lanes, 1)
         fill(e, self.low, self.vectors, LEAST)
-        with e.scope():
-            low, n = e.loaded(self.low), e.loaded(self.vectors)
-            e.emit("OP", e.held(self.least), low, n, e.held(self.ones), e.loaded(lanes))
-
-    def _takes_rows(self, axis: Axis, width: Value) -> bool:
-        return "ow" not in self.c.nest.looped
-
-    def _fits(self, run: Run) -> bool:
-        return (
-            isinstance(run.pixels, int)
-            and run.pixels >= self.batch
-            and isinstance(run.width, int)
-            and run.width == self.columns.kernel
-        )
-
-    def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
-        """A batch whose columns are known; each window's result when all of them are compared."""
-        e, slide, channels = self.e, self.columns, self.c.nest.tile_size("c")
-        with e.scope():
-            self._down(run, at, e.held(batch.columns * channels))
-            e.increase(at, e.multiply(self.pixel, batch.step))
-            lengths = [len(window) for window in batch.windows]
-            further = self._further(e.held((batch.columns - slide.dilation) * channels))
-            for compared in range(1, max(lengths) + 1):
-                if compared > 1:
-                    further()
-                for length, group in groupby(range(len(lengths)), lengths.__getitem__):
-                    pixels = list(group)
-                    if length == compared:
-                        self._runs(batch, pixels)
-            self._finish(len(lengths) * channels)
-
-    def _runs(self, batch: Batch, pixels: list[int]) -> None:
-        """Copy the results of neighbouring pixels; those that lie evenly are one loop."""
-        firsts = {pixel: batch.windows[pixel][0] for pixel in pixels}
-
-        def line(pixel: int) -> int:
-            return firsts[pixel] - pixel * self.columns.stride
-
-        for _, group in groupby(pixels, line):
-            alike = list(group)
-            self._copy(firsts[alike[0]], alike[0], len(alike))
+        low, n = e.held(self.low), e.held(self.vectors)
+        e.emit("OP", e.held(self.least), low, n, e.held(self.ones), e.held(lanes))
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         """Pixels whose windows have as many columns."""
         e, slide = self.e, self.columns
-        with e.scope():
-            reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
-            columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)
-            self._down(run, at, e.held(e.multiply(columns, self.channels)))
-            less = e.multiply(e.subtract(columns, slide.dilation), self.channels)
-            self._repeated(e.subtract(run.width, 1), self._further(e.held(less)))
-            self._copy(0, 0, pixels)
-            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
-            self._finish(e.multiply(pixels, self.channels))
+        reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
+        columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)
+        self._down(run, at, e.held(e.multiply(columns, self.channels)))
+        less = e.multiply(e.subtract(columns, slide.dilation), self.channels)
+        self._repeated(e.subtract(run.width, 1), self._further(e.held(less)))
+        self._copy(pixels)
+        e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
+        self._finish(e.multiply(pixels, self.channels))
 
     def _repeated(self, count: Value, body: Callable[[], None]) -> None:
         """Written out if it is known that there are few."""
@@ -164,50 +101,42 @@ class MatrixPool(Pool):
     def _down(self, run: Run, at: Register, elements: Value) -> None:
         """The rows of the windows, column by column."""
         e, step = self.e, self.e.multiply(self.row, self.rows.dilation)
-        with e.scope():
-            row, size = e.variable(at), e.held(elements)
-            e.emit("MMOVE", e.held(self.greatest), size, row)
+        row, size = e.variable(at), e.held(elements)
+        e.emit("MMOVE", e.held(self.greatest), size, row)
 
-            def further() -> None:
-                e.increase(row, step)
-                self._compare(row, size)
+        def further() -> None:
+            e.increase(row, step)
+            self._compare(row, size)
 
-            self._repeated(e.subtract(run.rows, 1), further)
+        self._repeated(e.subtract(run.rows, 1), further)
 
     def _further(self, size: Register) -> Callable[[], None]:
         """Return the step that compares another column of all windows."""
         place = self.greatest + 2 * self.columns.dilation * self.c.nest.tile_size("c")
         return lambda: self._compare(self.e.held(place), size)
 
-    def _copy(self, first: int, pixel: int, count: Value) -> None:
-        """Copy results to VSM: the first one from a column, as so many pixels from a place on."""
+    def _copy(self, count: Value) -> None:
+        """Copy the results of so many pixels to VSM."""
         e, item, stride = self.e, 2 * self.c.nest.tile_size("c"), self.columns.stride
-        with e.scope():
-            ones, unit = e.held(self.ones), e.held(1)
-            to = e.variable(e.add(self.result, item * pixel))
-            if isinstance(count, int) and not first % stride and self.sources:
-                size = e.held(item // 2)
-                for source in self.sources[first // stride :][:count]:
-                    e.emit("VMM", to, size, source, ones, unit)
-                    e.increase(to, item)
-                return
-            at = e.variable(self.greatest + item * first)
-            if stride == 1:
-                e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, unit)
-                return
-            size = e.held(item // 2)
+        ones, unit = e.held(self.ones), e.held(1)
+        to = e.variable(self.result)
+        at = e.variable(self.greatest)
+        if stride == 1:
+            e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, unit)
+            return
+        size = e.held(item // 2)
 
-            def each() -> None:
-                e.emit("VMM", to, size, at, ones, unit)
-                e.increase(at, item * stride)
-                e.increase(to, item)
+        def each() -> None:
+            e.emit("VMM", to, size, at, ones, unit)
+            e.increase(at, item * stride)
+            e.increase(to, item)
 
-            if not isinstance(count, int):
-                e.repeat(count, each, least=1)
-                return
-            e.repeat(count // UNROLLED, lambda: self._repeated(UNROLLED, each))
-            for _ in range(count % UNROLLED):
-                each()
+        if not isinstance(count, int):
+            e.repeat(count, each, least=1)
+            return
+        e.repeat(count // UNROLLED, lambda: self._repeated(UNROLLED, each))
+        for _ in range(count % UNROLLED):
+            each()
 
     def _finish(self, total: Value) -> None:
         """Behind a batch's results."""

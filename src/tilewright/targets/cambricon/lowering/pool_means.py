@@ -8,7 +8,6 @@ from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.pool_rows import Batch
 from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.lowering.windows import Run
 
@@ -46,24 +45,21 @@ class Means:
     areas: int
     """Addresses of temporaries; ``areas`` holds the area in each element."""
 
-    def _counted_rows(self, run: Run) -> Value:
-        """Return the number of rows that a mean counts in the windows of a run."""
-        low = self.rows.along(self.tile_box).low
-        return self._counted(0, run.y, run.rows, low) if self.average else 0
+    def _counted(self, run: Run) -> Value:
+        """The elements that a mean counts in the windows of a run."""
+        e = self.e
+        rows = self._counted_along(self.rows, 0, run.y, run.rows)
+        return e.multiply(rows, self._counted_along(self.columns, 1, run.x, run.width))
 
-    def _counted_columns(self, run: Run) -> Value:
-        """Return the number of columns that a mean counts in the windows of a run."""
-        return self._counted(1, run.x, run.width, self.columns.along(self.tile_box).low)
-
-    def _counted(self, number: int, first: Value | None, met: Value | None, low: Value) -> Value:
-        """Return the rows (number 0) or columns that count of windows from ``first`` of those held,
-        ``met`` of which are in the image; the first one held is ``low``."""
-        e, slide = self.e, (self.rows, self.columns)[number]
+    def _counted_along(self, slide: Sliding, number: int, first: Value | None, met: Value) -> Value:
+        """The rows (number 0) or columns that count of windows which begin at ``first`` of those
+        held, ``met`` of which are in the image."""
+        e = self.e
         if first is None or slide.axis is None or (isinstance(met, int) and met == slide.kernel):
             return slide.kernel
         padding = self.c.anchor.parameters.get("counted", (0, 0, 0, 0))
         extent = self.x.buffer.tensor_shape[slide.axis]
-        place = e.add(first, low)
+        place = e.add(first, slide.along(self.tile_box).low)
         end = e.minimum(e.subtract(extent + padding[number + 2], place), slide.kernel)
         begin = e.maximum(e.subtract(-padding[number], place), 0)
         return e.subtract(end, begin)
@@ -78,16 +74,3 @@ class Means:
         counts = e.held(self.counts)
         e.emit("VAS", counts, e.held(total), e.held(self.zeros), e.held(count))
         return counts
-
-    def _divide(self, batch: Batch, rows: Value) -> None:
-        """Sums by how many elements the windows have."""
-        e, channels = self.e, self.c.nest.tile_size("c")
-        for first, pixels, columns in batch.parts:
-            with e.scope():
-                size = pixels * channels
-                counts = self._counts(e.multiply(rows, columns), size)
-                assert counts is not None
-                to = e.held(e.add(self.result, 2 * first * channels))
-                e.emit(
-                    "VDV.wide0", to, e.held(size), e.held(self.sums + 4 * first * channels), counts
-                )

@@ -10,27 +10,15 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.pool_means import Means, check_area
-from tilewright.targets.cambricon.lowering.pool_rows import (
-    Batch,
-    Rows,
-    alike,
-    batches_of,
-    whole_batch,
-)
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
-
-ADDRESSES = (45, 27)
-"""Registers that the columns and the results of a batch may take, and how many where registers were
-too few for that; none if they still are."""
 
 
 class Pool(Means):
@@ -57,6 +45,10 @@ class Pool(Means):
         if c.nest.inside(self.x) or not c.nest.inside(c.output) <= {"n", "oh"}:
             # Of a result that stays while images come, whole rows may be stepped.
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.places: list[Register] = []
+        self.targets: list[Register] = []
+        """Addresses of a batch's columns and of its results, where registers hold them."""
+        self.staged = True
         self._reserve()
 
     def _reserve(self) -> None:
@@ -64,12 +56,12 @@ class Pool(Means):
         c, t = self.c, self.c.temporaries
         channels, slide = c.nest.tile_size("c"), self.columns
         item = 4 if self.average else 2
-        span, width = (slide.kernel - 1) * slide.dilation + 1, c.nest.tile_size("ow")
+        span, width = slide.span, c.nest.tile_size("ow")
         # Per pixel of a batch: its columns; for a mean the sum, two divisors and zeros.
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - slide.stride) * item
         most = max(room // (slide.stride * item + extra), 1)
-        addresses = ADDRESSES[c.registers.pressure] if c.registers.pressure < len(ADDRESSES) else 0
+        addresses = c.registers.addresses
         self.unrolled = max(min((addresses - span + slide.stride) // (slide.stride + 1), most), 0)
         if self.unrolled:
             most = self.unrolled
@@ -85,9 +77,6 @@ class Pool(Means):
         self.counts = t.take(2 * size) if self.average else 0
         self.areas = t.take(2 * size) if self.average else 0
         self.out = 0 if self.average or self.direct else t.take(2 * size)
-        self.places: list[Register] = []
-        self.targets: list[Register] = []
-        self.staged = True
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
@@ -95,14 +84,13 @@ class Pool(Means):
         if self.average or self.relu:
             clear(e, self.zeros, self.size)
         if self.average:
-            with e.scope():
-                areas, size = e.loaded(self.areas), e.loaded(self.size)
-                e.emit("VAS", areas, size, e.loaded(self.zeros), e.loaded(self.area))
+            areas, size = e.held(self.areas), e.held(self.size)
+            e.emit("VAS", areas, size, e.held(self.zeros), e.held(self.area))
         if self.unrolled and not {"c"} & c.nest.looped:
             # The columns of a batch and its results lie at the same places throughout.
             slide, channels = self.columns, c.nest.tile_size("c")
             item = 4 if self.average else 2
-            columns = (self.batch - 1) * slide.stride + (slide.kernel - 1) * slide.dilation + 1
+            columns = (self.batch - 1) * slide.stride + slide.span
             first = self.sums if self.average else self.out
             self.places = [
                 e.variable(self.down + number * channels * item) for number in range(columns)
@@ -117,178 +105,122 @@ class Pool(Means):
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            box = e.settled(lambda: windows_box(c.nest.box(self.x, tile), self.rows, self.columns))
-            self.channels = tile.spans.of("c")
-            self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
-            self.result = e.variable(e.settled(lambda: c.nest.base(c.output, tile)))
-            self.tile_box = box
-            base, height, width = (tile.bases[self.x.buffer], *map(tile.spans.of, ("oh", "ow")))
-            axis = self.columns.along(box)
-            if self._takes_rows(axis, width):
-                windows = Rows(e, self.rows, self.columns, box, base, height, width)
-                windows.emit(lambda run: self._row(run, axis))
-                return
-            windows = Windows(e, self.rows, self.columns, box, base, height, width)
-            windows.emit(self._run)
-
-    def _takes_rows(self, axis: Axis, width: Value) -> bool:
-        """Return True if all columns of a row are known at compile time."""
-        return bool(self.places) and all(
-            isinstance(value, int) for value in (width, axis.low, axis.before, axis.size)
-        )
-
-    def _row(self, run: Run, axis: Axis) -> None:
-        """All pixels of a row."""
-        e = self.e
-        assert isinstance(run.pixels, int) and isinstance(axis.low, int)
-        assert isinstance(axis.before, int) and isinstance(axis.size, int)
-        low = axis.low
-
-        def counted(first: int) -> int:
-            count = self._counted(1, first, None, low)
-            assert isinstance(count, int)
-            return count
-
-        with e.scope():
-            rows = self._counted_rows(run)
-            row = batches_of(self.columns, run.pixels, self.batch, axis.before, axis.size, counted)
-            for times, batch in alike(row):
-                e.repeat(times, lambda batch=batch: self._unrolled(run, run.at, batch, rows))
+        box = windows_box(c.nest.box(self.x, tile), self.rows, self.columns)
+        self.channels = tile.spans.of("c")
+        self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
+        self.result = e.variable(c.nest.base(c.output, tile))
+        self.tile_box = box
+        base, height, width = (tile.bases[self.x.buffer], *map(tile.spans.of, ("oh", "ow")))
+        windows = Windows(e, self.rows, self.columns, box, base, height, width)
+        windows.emit(self._run)
 
     def _run(self, run: Run) -> None:
-        e = self.e
-        with e.scope():
-            rows = self._counted_rows(run)
-            count = e.multiply(rows, self._counted_columns(run)) if self.average else None
-            at = run.at
-            if self._fits(run):
-                assert isinstance(run.pixels, int)
-                left = run.pixels % self.batch
-                whole = whole_batch(self.columns, self.batch)
-                e.repeat(run.pixels // self.batch, lambda: self._unrolled(run, at, whole, rows))
-                if left:
-                    # The last batch begins among the pixels of the one before it.
-                    again = self.batch - left
-                    step = e.multiply(self.pixel, -again * self.columns.stride)
-                    e.increase(at, step)
-                    e.increase(self.result, -2 * again * self.c.nest.tile_size("c"))
-                    self._unrolled(run, at, whole, rows)
-                return
-            if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
-                e.repeat(run.pixels // self.batch, lambda: self._batch(run, at, self.batch, count))
-                return
-            left = e.variable(run.pixels)
-            again = e.label("batch")
-            e.place(again)
-            with e.scope():
-                pixels = e.minimum(left, self.batch)
-                self._batch(run, at, pixels, count)
-                e.emit("SSUB", left, left, pixels)
-            e.emit("CB", left, again)
+        """Pixels whose windows have as many rows and columns."""
+        e, at = self.e, run.at
+        count = self._counted(run) if self.average else None
+        if isinstance(run.pixels, int):
+            body = self._unrolled if self._fits(run) else self._batch
+            e.repeat(run.pixels // self.batch, lambda: body(run, at, self.batch, count))
+            if rest := run.pixels % self.batch:
+                body(run, at, rest, count)
+            return
+        left = e.variable(run.pixels)
+        again = e.label("batch")
+        e.place(again)
+        pixels = e.minimum(left, self.batch)
+        self._batch(run, at, pixels, count)
+        e.emit("SSUB", left, left, pixels)
+        e.emit("CB", left, again)
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         e, slide = self.e, self.columns
-        with e.scope():
-            further = e.multiply(e.subtract(pixels, 1), slide.stride)
-            reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
-            columns = e.add(e.add(further, reach), 1)
-            n = e.multiply(columns, self.channels)
-            total = e.multiply(pixels, self.channels)
-            counts = self._counts(count, total)
-            if self.direct:
-                self._directly(run, at, pixels)
-            else:
-                self._down(run, at, n)
-                self._along(run, pixels)
-            self.c.transfers.issue_slot()
-            if counts is not None:
-                out, sums = self.result, e.held(self.sums)
-                e.emit("VDV.wide0", out, e.held(total), sums, counts)
-            if self.relu:
-                e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
-            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
-            e.increase(self.result, e.multiply(total, 2))
+        further = e.multiply(e.subtract(pixels, 1), slide.stride)
+        reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
+        columns = e.add(e.add(further, reach), 1)
+        n = e.multiply(columns, self.channels)
+        total = e.multiply(pixels, self.channels)
+        counts = self._counts(count, total)
+        if self.direct:
+            self._directly(run, at, pixels)
+        else:
+            self._down(run, at, n)
+            self._along(run, pixels)
+        self.c.transfers.issue_slot()
+        if counts is not None:
+            out, sums = self.result, e.held(self.sums)
+            e.emit("VDV.wide0", out, e.held(total), sums, counts)
+        if self.relu:
+            e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
+        e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
+        e.increase(self.result, e.multiply(total, 2))
 
     def _fits(self, run: Run) -> bool:
-        """Return True if a run is batches of whole windows whose places are in registers."""
-        return (
-            bool(self.places)
-            and isinstance(run.pixels, int)
-            and run.pixels >= self.batch
-            and isinstance(run.width, int)
-            and run.width == self.columns.kernel
-        )
+        """Return True if windows are whole ones whose places are in registers."""
+        return bool(self.places) and run.width == self.columns.kernel
 
-    def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
-        """A batch whose columns and results have fixed places: one instruction for each.
-
-        ``rows`` are those that a mean counts.
-        """
-        e, channels = self.e, self.c.nest.tile_size("c")
-        total = len(batch.windows) * channels
-        with e.scope():
-            self._down(run, at, batch.columns * channels)
-            targets = self.targets[: len(batch.windows)]
-            if not self.staged:
-                for number, to in enumerate(targets):
-                    e.emit("SADD", to, self.result, 2 * number * channels)
-            e.increase(at, e.multiply(self.pixel, batch.step))
-            n = e.held(channels)
-            text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
-            begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
-            for window, to in zip(batch.windows, targets, strict=True):
-                first, *others = (self.places[column] for column in window)
-                if not others:
-                    e.emit(begin, to, n, first)
-                for number, place in enumerate(others):
-                    e.emit(text, to, n, first if number == 0 else to, place)
-            self.c.transfers.issue_slot()
-            size = e.held(total)
-            last = self.result
-            if self.average:
-                self._divide(batch, rows)
-            elif self.staged:
-                last = e.held(self.out)
-                if not self.relu:
-                    e.emit("VMOVE", self.result, size, last)
-            if self.relu:
-                e.emit("VGTM", self.result, size, last, e.held(self.zeros))
-            e.increase(self.result, 2 * total)
+    def _unrolled(self, run: Run, at: Register, pixels: int, count: Value | None) -> None:
+        """A batch whose columns and results have fixed places: one instruction for each."""
+        e, slide, channels = self.e, self.columns, self.c.nest.tile_size("c")
+        columns = (pixels - 1) * slide.stride + slide.span
+        self._down(run, at, columns * channels)
+        targets = self.targets[:pixels]
+        if not self.staged:
+            for number, to in enumerate(targets):
+                e.emit("SADD", to, self.result, 2 * number * channels)
+        e.increase(at, e.multiply(self.pixel, pixels * slide.stride))
+        n = e.held(channels)
+        text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
+        begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
+        for number, to in enumerate(targets):
+            window = self.places[number * slide.stride :][: slide.span : slide.dilation]
+            if slide.kernel == 1:
+                e.emit(begin, to, n, window[0])
+            for place, other in enumerate(window[1:]):
+                e.emit(text, to, n, to if place else window[0], other)
+        self.c.transfers.issue_slot()
+        size = e.held(pixels * channels)
+        last = self.result
+        if (counts := self._counts(count, pixels * channels)) is not None:
+            e.emit("VDV.wide0", self.result, size, e.held(self.sums), counts)
+        elif self.staged:
+            last = e.held(self.out)
+            if not self.relu:
+                e.emit("VMOVE", self.result, size, last)
+        if self.relu:
+            e.emit("VGTM", self.result, size, last, e.held(self.zeros))
+        e.increase(self.result, 2 * pixels * channels)
 
     def _directly(self, run: Run, at: Register, pixels: Value) -> None:
         """The positions of each window one by one."""
         e = self.e
         n = e.held(self.channels)
-        with e.scope():
-            window = e.variable(at)
-            to = e.variable(self.sums if self.average else self.result)
-            across = e.multiply(self.pixel, self.columns.dilation)
-            down = e.multiply(self.row, self.rows.dilation)
-            back = e.subtract(down, e.multiply(across, run.width))
+        window = e.variable(at)
+        to = e.variable(self.sums if self.average else self.result)
+        across = e.multiply(self.pixel, self.columns.dilation)
+        down = e.multiply(self.row, self.rows.dilation)
+        back = e.subtract(down, e.multiply(across, run.width))
 
-            def each() -> None:
-                with e.scope():
-                    place = e.variable(window)
-                    e.emit("VMOVE.wide" if self.average else "VMOVE", to, n, place)
+        def each() -> None:
+            place = e.variable(window)
+            e.emit("VMOVE.wide" if self.average else "VMOVE", to, n, place)
 
-                    def position() -> None:
-                        e.emit("VAV.wide.wide0" if self.average else "VGTM", to, n, to, place)
-                        e.increase(place, across)
+            def position() -> None:
+                e.emit("VAV.wide.wide0" if self.average else "VGTM", to, n, to, place)
+                e.increase(place, across)
 
-                    if self.average:
-                        # Sums begin with nothing; a maximum may take the first element twice.
-                        e.emit("VSV.wide.wide0.wide1", to, n, to, to)
+            if self.average:
+                # Sums begin with nothing; a maximum may take the first element twice.
+                e.emit("VSV.wide.wide0.wide1", to, n, to, to)
 
-                    def row() -> None:
-                        e.repeat(run.width, position, least=1)
-                        e.increase(place, back)
+            def row() -> None:
+                e.repeat(run.width, position, least=1)
+                e.increase(place, back)
 
-                    e.repeat(run.rows, row, least=1)
-                e.increase(window, e.multiply(self.pixel, self.columns.stride))
-                e.increase(to, e.multiply(self.channels, 4 if self.average else 2))
+            e.repeat(run.rows, row, least=1)
+            e.increase(window, e.multiply(self.pixel, self.columns.stride))
+            e.increase(to, e.multiply(self.channels, 4 if self.average else 2))
 
-            e.repeat(pixels, each, least=1)
+        e.repeat(pixels, each, least=1)
 
     def _down(self, run: Run, at: Register, elements: Value) -> None:
         """The rows of the windows, column by column, into temporaries."""
@@ -296,23 +228,22 @@ class Pool(Means):
         text = "VAV.wide.wide0" if self.average else "VGTM"
         begin = "VMOVE.wide" if self.average else "VMOVE"
         step = e.multiply(self.row, self.rows.dilation)
-        with e.scope():
-            to, row = e.held(self.down), e.variable(at)
+        to, row = e.held(self.down), e.variable(at)
 
-            def further() -> None:
-                e.increase(row, step)
-                e.emit(text, to, n, to, row)
+        def further() -> None:
+            e.increase(row, step)
+            e.emit(text, to, n, to, row)
 
-            rows = run.rows
-            if isinstance(rows, int) and rows > 1:
-                first = e.register()
-                e.emit("SADD", first, row, step)
-                e.emit("VAV.wide" if self.average else text, to, n, row, first)
-                e.set(row, first)
-                e.repeat(rows - 2, further)
-                return
-            e.emit(begin, to, n, row)
-            e.repeat(e.subtract(rows, 1), further)
+        rows = run.rows
+        if isinstance(rows, int) and rows > 1:
+            first = e.register()
+            e.emit("SADD", first, row, step)
+            e.emit("VAV.wide" if self.average else text, to, n, row, first)
+            e.set(row, first)
+            e.repeat(rows - 2, further)
+            return
+        e.emit(begin, to, n, row)
+        e.repeat(e.subtract(rows, 1), further)
 
     def _along(self, run: Run, pixels: Value) -> None:
         """The positions of each window's row, pixel by pixel."""
@@ -322,29 +253,27 @@ class Pool(Means):
         begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
         n = e.held(self.channels)
         apart = e.multiply(self.channels, slide.dilation * item)
-        with e.scope():
-            column = e.variable(self.down)
-            to = e.variable(self.sums if self.average else self.result)
+        column = e.variable(self.down)
+        to = e.variable(self.sums if self.average else self.result)
 
-            def each() -> None:
-                with e.scope():
-                    place = e.variable(column)
+        def each() -> None:
+            place = e.variable(column)
 
-                    def further() -> None:
-                        e.increase(place, apart)
-                        e.emit(text, to, n, to, place)
+            def further() -> None:
+                e.increase(place, apart)
+                e.emit(text, to, n, to, place)
 
-                    if isinstance(run.width, int) and run.width > 1:
-                        e.emit("SADD", place, place, apart)
-                        e.emit(text, to, n, column, place)
-                        for _ in range(run.width - 2) if run.width <= 4 else ():
-                            further()
-                        if run.width > 4:
-                            e.repeat(run.width - 2, further)
-                    else:
-                        e.emit(begin, to, n, place)
-                        e.repeat(e.subtract(run.width, 1), further)
-                e.increase(column, e.multiply(self.channels, slide.stride * item))
-                e.increase(to, e.multiply(self.channels, item))
+            if isinstance(run.width, int) and run.width > 1:
+                e.emit("SADD", place, place, apart)
+                e.emit(text, to, n, column, place)
+                for _ in range(run.width - 2) if run.width <= 4 else ():
+                    further()
+                if run.width > 4:
+                    e.repeat(run.width - 2, further)
+            else:
+                e.emit(begin, to, n, place)
+                e.repeat(e.subtract(run.width, 1), further)
+            e.increase(column, e.multiply(self.channels, slide.stride * item))
+            e.increase(to, e.multiply(self.channels, item))
 
-            e.repeat(pixels, each, least=1)
+        e.repeat(pixels, each, least=1)

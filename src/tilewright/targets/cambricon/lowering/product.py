@@ -97,13 +97,6 @@ class Product(SplitSums):
         c.transfers.space_slots(interval)
         if self.biases and self.bias is not None:
             c.transfers.on_refill(self.bias, self._replicate)
-        whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
-        if self.slots_per_pixel and whole and self.batch == self.band == 1:
-            c.transfers.store_pixels(("oh", self.columns.out))
-        busy = self._row_cycles(self.columns.kernel) * c.nest.tile_size("kh") * self._most_pixels()
-        self.split_load = (
-            c.transfers.split_load(self.w, busy, c.temporaries) if self.split else None
-        )
         if self.residual is not None and not self.split:
             # Of as many elements as the result, each read just before its result is written.
             c.transfers.replace_in_place(self.residual)
@@ -205,54 +198,44 @@ class Product(SplitSums):
         if self.needs_zeros:
             clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
-        if self.split_load is not None:
-            self.split_load.prologue(self.e)
         if not self.split:
             self.base = self.e.variable(self.sums)
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        with e.scope():
-            box = e.settled(lambda: windows_box(c.nest.box(self.x, tile), self.rows, self.columns))
-            self.ci, self.groups = tile.spans.of("ci"), tile.spans.of("g")
-            co = self.parts[0] if len(self.parts) > 1 else tile.spans.of("co")
-            self._take(e.multiply(co, self.band))
-            self.pixel = self.columns.stride_in(box)
-            self.row = self.rows.step_in(box)
-            if self.rings:
-                self._gather()
-            read = [operand for operand in (c.output, self.residual) if operand is not None]
-            places = [
-                e.settled(lambda operand=operand: c.nest.base(operand, tile)) for operand in read
-            ]
-            at: Value | None = None
-            if self.bias is not None:
-                bias = self.bias
-                at = self.biases or e.settled(lambda: c.nest.base(bias, tile))
-            starts = range(0, self.parts[0] * len(self.parts), self.parts[0])
-            self.biases_at = [None if at is None else e.add(at, 4 * start) for start in starts]
-            if self.split:
-                self.bias_at = at
-                self.result, *added = (e.variable(place) for place in places)
-                self.added = added[0] if added else None
-                self.coming, self.sizes = [], self._element_sizes()
-                self.split_tile(tile, box)
-                return
-            if self.parted:
-                self.steps = [
-                    e.settled(
-                        lambda operand=operand: c.nest.stride(operand, tile, self.columns.out)
-                    )
-                    for operand in read
-                ]
-            # Those of what is pending: the last part of the pixel before.
-            self._arrive(places, self.biases_at[-1])
-            self.alone = self.batch == 1 and not self.grouped
-            self.at = self.base if self.alone else e.variable(self.base)
-            self.halves = e.held(self.sums + self.other_sums)
-            self._image(tile, box, e.settled(lambda: c.nest.base(self.x, tile)))
-            self._flush()
+        box = windows_box(c.nest.box(self.x, tile), self.rows, self.columns)
+        self.ci, self.groups = tile.spans.of("ci"), tile.spans.of("g")
+        co = self.parts[0] if len(self.parts) > 1 else tile.spans.of("co")
+        self._take(e.multiply(co, self.band))
+        self.pixel = self.columns.stride_in(box)
+        self.row = self.rows.step_in(box)
+        if self.rings:
+            self._gather()
+        read = [operand for operand in (c.output, self.residual) if operand is not None]
+        places = [c.nest.base(operand, tile) for operand in read]
+        at: Value | None = None
+        if self.bias is not None:
+            bias = self.bias
+            at = self.biases or c.nest.base(bias, tile)
+        starts = range(0, self.parts[0] * len(self.parts), self.parts[0])
+        self.biases_at = [None if at is None else e.add(at, 4 * start) for start in starts]
+        if self.split:
+            self.bias_at = at
+            self.result, *added = (e.variable(place) for place in places)
+            self.added = added[0] if added else None
+            self.coming, self.sizes = [], self._element_sizes()
+            self.split_tile(tile, box)
+            return
+        if self.parted:
+            self.steps = [c.nest.stride(operand, tile, self.columns.out) for operand in read]
+        # Those of what is pending: the last part of the pixel before.
+        self._arrive(places, self.biases_at[-1])
+        self.alone = self.batch == 1 and not self.grouped
+        self.at = self.base if self.alone else e.variable(self.base)
+        self.halves = e.held(self.sums + self.other_sums)
+        self._image(tile, box, c.nest.base(self.x, tile))
+        self._flush()
 
     def _gather(self) -> None:
         """Pixels and rows lie in rings."""
@@ -266,17 +249,15 @@ class Product(SplitSums):
         e = self.e
         assert self.bias is not None
         base = tile.bases[self.bias.buffer]
-        with e.scope():
-            single = e.multiply(tile.spans.of("co"), tile.spans.of("g"))
-            first = e.loaded(self.biases)
-            e.emit("VMOVE.wide.wide0", first, e.loaded(single), e.loaded(base))
-            done, count = 1, self.batch * self.band
-            while done < count:
-                more = min(done, count - done)
-                with e.scope():
-                    at = e.loaded(e.add(first, e.multiply(single, 4 * done)))
-                    e.emit("VMOVE.wide.wide0", at, e.loaded(e.multiply(single, more)), first)
-                done += more
+        single = e.multiply(tile.spans.of("co"), tile.spans.of("g"))
+        first = e.held(self.biases)
+        e.emit("VMOVE.wide.wide0", first, e.held(single), e.held(base))
+        done, count = 1, self.batch * self.band
+        while done < count:
+            more = min(done, count - done)
+            at = e.held(e.add(first, e.multiply(single, 4 * done)))
+            e.emit("VMOVE.wide.wide0", at, e.held(e.multiply(single, more)), first)
+            done += more
 
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         height = tile.spans.of("oh")

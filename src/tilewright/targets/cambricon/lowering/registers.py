@@ -15,26 +15,17 @@ class Registers:
 
     streams: tuple[str, ...]
     """Roles of the operands that move in streams."""
-    constants: int
-    """Numbers that keep a register throughout."""
-    pressure: int
-    """How far registers are saved: primitives take fewer for themselves where it is higher."""
-    stores_pixels: bool = False
-    """Whether the results of single pixels may be stored as they are finished."""
+    addresses: int
+    """How many addresses of pooled columns and results registers may hold."""
 
 
 MOVED = ("input", "output", "residual", "weight")
 """Roles of the operands that gain most by streams."""
 
 USES = (
-    Registers((*MOVED, "bias"), 12, 0, True),
-    Registers(MOVED, 12, 1, True),
-    Registers((*MOVED, "bias"), 12, 0),
-    Registers(MOVED, 12, 1),
-    Registers(MOVED, 2, 2),
-    Registers(("input", "output"), 4, 3),
-    Registers(("output",), 2, 4),
-    Registers((), 4, 5),
-    Registers((), 0, 6),
+    Registers((*MOVED, "bias"), 45),
+    Registers(MOVED, 27),
+    Registers(("output",), 0),
+    Registers((), 0),
 )
 """Ways to spend registers, fastest first: a kernel takes the first that leaves it enough."""

@@ -19,7 +19,6 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.kernel_rows import RowWindows, met_in
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
-from tilewright.targets.cambricon.lowering.split_load import SplitLoad
 from tilewright.targets.cambricon.lowering.tiles import Tile
 
 
@@ -29,8 +28,6 @@ class SplitSums(Batches):
     x: Operand
     rows: Sliding
     columns: Sliding
-    split_load: SplitLoad | None
-    """Weights that come by both DMAs."""
 
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         """The products of a tile."""
@@ -45,7 +42,7 @@ class SplitSums(Batches):
         )
         first = tile.bases[c.output.buffer]
         # Behind the sums of rows before; results are half as long.
-        further = e.settled(lambda: e.subtract(c.nest.base(c.output, tile), first))
+        further = e.subtract(c.nest.base(c.output, tile), first)
         scale = c.output.spacing // c.output.element
         base = e.held(e.add(first, e.multiply(further, scale)))
         added, partial = e.label("started"), e.label("partial")
@@ -54,12 +51,9 @@ class SplitSums(Batches):
         e.place(added)
         self.at = e.variable(base)
         self._image(tile, box, tile.bases[self.x.buffer])
-        with e.scope():
-            e.if_positive(after, partial)
+        e.if_positive(after, partial)
         self._chunks(base, total, 4, self._finish)
         e.place(partial)
-        if self.split_load is not None:
-            self.split_load.wait(e)
 
     def _chunks(
         self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]
@@ -67,26 +61,24 @@ class SplitSums(Batches):
         """Runs a body for parts of the sums: as many elements as temporaries have."""
         e = self.e
         whole = e.multiply(self.channels, self.batch)
-        with e.scope():
-            if isinstance(total, int) and isinstance(whole, int) and total == whole:
-                body(e.held(base), total)
-                return
-            at, left = e.variable(base), e.variable(total)
-            again = e.label("part")
-            e.place(again)
-            with e.scope():
-                part = e.minimum(left, whole)
-                body(at, part)
-                e.increase(at, e.multiply(part, spacing))
-                e.emit("SSUB", left, left, part)
-            e.emit("CB", left, again)
+        if isinstance(total, int) and isinstance(whole, int) and total == whole:
+            body(e.held(base), total)
+            return
+        at, left = e.variable(base), e.variable(total)
+        again = e.label("part")
+        e.place(again)
+        part = e.minimum(left, whole)
+        body(at, part)
+        e.increase(at, e.multiply(part, spacing))
+        e.emit("SSUB", left, left, part)
+        e.emit("CB", left, again)
 
     def _start(self, at: Register, count: Value) -> None:
         """Sums begin with the bias, or with nothing."""
         e = self.e
         n = e.held(count)
         if self.bias_at is None:
-            e.emit("VMOVE.wide", at, n, e.loaded(self.zeros))
+            e.emit("VMOVE.wide", at, n, e.held(self.zeros))
         else:
             e.emit("VMOVE.wide.wide0", at, n, e.held(self.bias_at))
 
@@ -114,16 +106,15 @@ class SplitSums(Batches):
         e, width = self.e, tile.spans.of(self.columns.out)
         windows = RowWindows(e, self.rows, self.columns, box, base, tile.spans.of("oh"), width)
         windows.begin()
-        with e.scope():
-            met = e.settled(lambda: met_in(windows))
-            before = self.rows.along(box).before
-            at = e.subtract(e.multiply(met.first, self.rows.stride), before)
-            row = e.variable(e.add(base, e.multiply(at, self.row)))
-            line = e.multiply(width, e.multiply(self.channels, 4))
-            e.increase(self.at, e.multiply(met.first, line))
+        met = met_in(windows)
+        before = self.rows.along(box).before
+        at = e.subtract(e.multiply(met.first, self.rows.stride), before)
+        row = e.variable(e.add(base, e.multiply(at, self.row)))
+        line = e.multiply(width, e.multiply(self.channels, 4))
+        e.increase(self.at, e.multiply(met.first, line))
 
-            def row_body() -> None:
-                windows.emit_row(row, lambda run: self._run(run, matrix))
-                e.increase(row, e.multiply(self.row, self.rows.stride))
+        def row_body() -> None:
+            windows.emit_row(row, lambda run: self._run(run, matrix))
+            e.increase(row, e.multiply(self.row, self.rows.stride))
 
-            e.repeat(met.count, row_body, least=met.least)
+        e.repeat(met.count, row_body, least=met.least)

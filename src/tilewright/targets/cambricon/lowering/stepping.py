@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from math import prod
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Filled, Nest
 from tilewright.targets.cambricon.lowering.streams import (
-    PixelStore,
     Stream,
     TransferScheduler,
-    Waiting,
 )
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Transfers
@@ -69,15 +66,13 @@ class Stepping:
             load_stream = None if buffer is self.shared else transfers.stream(buffer)
             if load_stream is not None:
                 self.load_streams[buffer] = load_stream
-        self.streams: list[Waiting] = [
+        self.streams: list[Stream] = [
             load_stream for key, load_stream in self.load_streams.items() if key is not self.shared
         ]
-        self.pixel_store = transfers.pixel_store = self.choose_pixel_store()
-        """The store of results that leave while their own tile is computed."""
         if self.store_stream is not None:
-            # It starts first; results that are stored pixel by pixel may wait.
-            at = 0 if self.pixel_store is None and self.shared is None else len(self.streams)
-            self.streams.insert(at, self.pixel_store or self.store_stream)
+            # It starts first; what replaces results may come soon.
+            at = 0 if self.shared is None else len(self.streams)
+            self.streams.insert(at, self.store_stream)
         if self.shared is not None:
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
@@ -87,7 +82,6 @@ class Stepping:
                 self.streams,
                 e.register(),
                 transfers.interval,
-                announced=self.pixel_store is not None,
             )
         self.ended = e.register()
         """Positive where no tile is left, and before the first one if some of it is there."""
@@ -108,16 +102,6 @@ class Stepping:
         self.store_stream, self.load_streams[buffer] = store, load
         return buffer
 
-    def choose_pixel_store(self) -> PixelStore | None:
-        """Results leave pixel by pixel, if each is a transfer and no other tile computes them."""
-        nest, stream, dims = self.nest, self.store_stream, self.transfers.pixels
-        if stream is None or self.shared is not None or self.output.depth < self.depth:
-            return None
-        pixels = prod(nest.tile_size(dim) for dim in dims)
-        if pixels == 1 or self.transfers.pieces(self.operands[self.output.buffer]) != pixels:
-            return None
-        return PixelStore(stream, lambda: self.transfers.store(self._now(), stream))
-
     def _slots(self, buffer: BufferOp) -> int:
         return 2 if buffer is self.shared else self.operands[buffer].places
 
@@ -132,13 +116,12 @@ class Stepping:
         if buffer is self.shared and operand.slots == 1:
             other = out.address + out.slot_bytes if out.slots > 1 else operand.address
             return out.address, other
-        return operand.first, 2 * operand.address + operand.slot_bytes - operand.first
+        return operand.address, operand.address + operand.slot_bytes
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
-        with self.e.scope():
-            both = self.e.loaded(sum(self._two(buffer)))
-            self.e.emit("SSUB", register, both, register)
+        both = self.e.held(sum(self._two(buffer)))
+        self.e.emit("SSUB", register, both, register)
 
     def _loads(self, labels: Sequence[str]) -> None:
         """Loads that run one tile ahead."""
@@ -171,13 +154,12 @@ class Stepping:
     def _load(self, load: Filled) -> None:
         """The load of the next tile's box, or the start of its stream."""
         e, buffer = self.e, load.buffer
-        with e.scope():
-            base = self._base(buffer)
-            if buffer in self.coming:
-                base = e.variable(base)
-                self._swap(base, buffer)
-            spans = e.settled(lambda: self.nest.spans(self.next, load.depth))
-            self.transfers.fill(buffer, spans, base, self.load_streams.get(buffer))
+        base = self._base(buffer)
+        if buffer in self.coming:
+            base = e.variable(base)
+            self._swap(base, buffer)
+        spans = self.nest.spans(self.next, load.depth)
+        self.transfers.fill(buffer, spans, base, self.load_streams.get(buffer))
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
@@ -194,9 +176,8 @@ class Stepping:
             at = self.next[number]
             e.emit("SADD", at, at, self.nest.loops[number].step_size)
             e.set(self.level, number)
-            with e.scope():
-                # The loads stand before: such branches are foreseen.
-                e.if_less(at, self.nest.end(number, self.next), labels[number + 1])
+            # The loads stand before: such branches are foreseen.
+            e.if_less(at, self.nest.end(number, self.next), labels[number + 1])
             e.set(at, 0)
         e.set(self.level, -1)
         e.set(self.ended, 1)
@@ -208,8 +189,7 @@ class Stepping:
         """For buffers that are filled once."""
         for buffer, refill in self.transfers.refills:
             if not self.filled[buffer]:
-                with self.e.scope():
-                    refill(self._now())
+                refill(self._now())
 
     def _now(self) -> Tile:
         """The tile that is computed."""

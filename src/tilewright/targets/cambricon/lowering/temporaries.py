@@ -19,16 +19,6 @@ class Temporaries:
     size: int
     where: str
     used: int = 0
-    beside: int = 0
-    """Bytes in front of them that no buffer uses, either."""
-
-    def beside_them(self, size: int) -> int:
-        """The address of ``size`` bytes in front of them."""
-        size = -(-size // ALIGNMENT) * ALIGNMENT
-        assert size <= self.beside
-        address = self.start - self.beside
-        self.beside -= size
-        return address
 
     @property
     def left(self) -> int:
@@ -52,15 +42,13 @@ class Temporaries:
 
 def clear(e: Emitter, address: int, count: int) -> None:
     """Zeros: numbers less themselves, made first so that no byte is read that nothing wrote."""
-    with e.scope():
-        at, n = e.loaded(address), e.loaded(count)
-        e.emit("RV", at, n)
-        e.emit("VSV", at, n, at, at)
+    at, n = e.held(address), e.held(count)
+    e.emit("RV", at, n)
+    e.emit("VSV", at, n, at, at)
 
 
 def fill(e: Emitter, address: int, count: int, number: int) -> None:
     """A number in every element."""
     clear(e, address, count)
-    with e.scope():
-        at = e.loaded(address)
-        e.emit("VAS", at, e.loaded(count), at, e.loaded(number))
+    at = e.held(address)
+    e.emit("VAS", at, e.held(count), at, e.held(number))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -13,15 +13,11 @@ from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.registers import Registers
-from tilewright.targets.cambricon.lowering.split_load import SplitLoad, split_load_of
 from tilewright.targets.cambricon.lowering.streams import (
-    PixelStore,
     Stream,
     TransferScheduler,
-    pause_of,
     streamed,
 )
-from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.machine import part_of
@@ -33,6 +29,10 @@ Refill = Callable[[Tile], None]
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
 
+EARLY = 0.5
+"""Part of the way between two issue slots by which a transfer may have to wait for the one before:
+a little early does little harm, products still run."""
+
 
 class Transfers:
     """The transfers of one kernel, and when they are issued."""
@@ -42,8 +42,6 @@ class Transfers:
     ) -> None:
         self.nest, self.machine, self.registers, self.reserve = nest, machine, registers, reserve
         self.e = nest.e
-        self.spare = None
-        """The register that all streams share, once there is one."""
         self.segments: dict[TensorOp, Segments] = {}
         """The cuts of weights that are laid out by segment."""
         self.resident: dict[TensorOp, Segments] = {}
@@ -52,22 +50,16 @@ class Transfers:
         """Addresses of segments that are copies, as other kernels read the original."""
         self.packed: dict[TensorOp, tuple[int, int]] = {}
         """Address and elements of weights that are copied for bands of pixels."""
-        self.split_loads: dict[TensorOp, SplitLoad] = {}
-        """Weights that come by both DMAs."""
         self.prefetched: set[BufferOp] = set()
         """Buffers whose first tile an earlier kernel has loaded."""
         self.refills: list[tuple[BufferOp, Refill]] = []
         """Code for buffers that have been filled anew, before their first tile."""
         self.interval: float | None = None
         """Cycles between issue slots, if tiles have them throughout: all moves wait for them."""
-        self.pixels: tuple[str, ...] = ()
-        """The dims of a tile's pixels, if each is stored as it is finished."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
         self.scheduler: TransferScheduler | None = None
         """The issue slots of the loop over tiles, if it has streams."""
-        self.pixel_store: PixelStore | None = None
-        """The store of single pixels, if there is one."""
         self._cut_weights()
 
     def _cut_weights(self) -> None:
@@ -109,16 +101,6 @@ class Transfers:
         if not operand.stays:
             self.replaced = operand.buffer
 
-    def store_pixels(self, dims: Sequence[str]) -> None:
-        """Say that a tile's results are finished pixel by pixel, in the order of these dims."""
-        if self.registers.stores_pixels:
-            self.pixels = tuple(dims)
-
-    def pixel_finished(self) -> None:
-        """Another pixel of a tile is finished here."""
-        if self.pixel_store is not None:
-            self.pixel_store.announce()
-
     def by_segment(self, operand: Operand) -> bool:
         """Return True if weights are laid out by segment, for bands of pixels or not."""
         tensor = operand.buffer.tensor_op
@@ -135,31 +117,6 @@ class Transfers:
         operand.moved_to = 0
         del self.segments[tensor]
         return True
-
-    def split_load(self, operand: Operand, busy: float, t: Temporaries) -> SplitLoad | None:
-        """Let weights come by both DMAs: those that have two slots, and are others in each tile.
-
-        A tile's products take so many cycles of the matrix unit.
-        """
-        tensor, loops, depth = operand.buffer.tensor_op, self.nest.loops, self._depth(operand)
-        cut = self.segments.get(tensor)
-        if cut is None or operand.slots < 2 or depth < len(loops):
-            return None
-        most = least = cut.width
-        for dim in (cut.channel, "ci", "kh", "g"):
-            extent = self.nest.extent(dim)
-            step = next((loop.step_size for loop in loops if loop.dim.data == dim), extent)
-            most, least = most * min(step, extent), least * (extent % step or step)
-        cycles = 0.0
-        for load in self.nest.loads:
-            other = self.nest.operands[load.buffer]
-            if load.depth == depth and load.buffer.memory == "vsm" and not other.stays:
-                # The first one stands after the products.
-                cycles += (self.pieces(other) - 1) * self._longest(other)
-        split = split_load_of(self.e, self.machine, t, (least, most), busy, cycles)
-        if split is not None:
-            self.split_loads[tensor] = split
-        return split
 
     # For the loops over tiles.
 
@@ -194,11 +151,9 @@ class Transfers:
         operand = self.nest.operands[buffer]
         if not self._streams(operand):
             return None
-        if self.spare is None:
-            self.spare = self.e.register()
         text, pause = self._text(operand), self.pause(operand)
         runs = self._kind_of_runs(operand)
-        return Stream(self.e, text, runs, operand.element, self.spare, pause)
+        return Stream(self.e, text, runs, operand.element, pause)
 
     def _depth(self, operand: Operand) -> int:
         return self.nest.depth(operand.buffer)
@@ -227,7 +182,7 @@ class Transfers:
         time."""
         if self.interval is None:
             return 0
-        return pause_of(self._longest(operand), self.interval)
+        return max(int(self._longest(operand) - EARLY * self.interval), 0)
 
     def pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box; one where the first box is padding alone."""
@@ -256,28 +211,24 @@ class Transfers:
         e.remark(f"load {operand.name}")
         if tensor in self.packed:
             address, size = self.packed[tensor]
-            e.emit("MLOAD", e.loaded(base), e.loaded(size), e.loaded(0), address)
+            e.emit("MLOAD", e.held(base), e.held(size), e.held(0), address)
             return
         segments = self.segments.get(tensor)
         if segments is None:
-            self._move(operand, e.settled(lambda: self.runs(operand, spans)), base, stream)
+            self._move(operand, self.runs(operand, spans), base, stream)
             return
-        address = e.loaded(segments.address(e, spans))
-        count = e.loaded(segments.count(e, spans))
-        if (split := self.split_loads.get(tensor)) is not None:
-            split.load(e, base, count, address, self.start_of(operand))
-            return
+        address = e.held(segments.address(e, spans))
+        count = e.held(segments.count(e, spans))
         letter = "M" if buffer.memory == "msm" else "V"
-        e.emit(f"{letter}LOAD", e.loaded(base), count, address, self.start_of(operand))
+        e.emit(f"{letter}LOAD", e.held(base), count, address, self.start_of(operand))
 
     def store(self, tile: Tile, stream: Stream | None) -> None:
         """Emit the store of a tile's result, or start its stream."""
         e, buffer = self.e, self.nest.output.buffer
         operand = self.nest.operands[buffer]
-        with e.scope():
-            e.remark(f"store {operand.name}")
-            runs = e.settled(lambda: self.runs(operand, tile.kept(buffer)))
-            self._move(operand, runs, tile.bases[buffer], stream)
+        e.remark(f"store {operand.name}")
+        runs = self.runs(operand, tile.kept(buffer))
+        self._move(operand, runs, tile.bases[buffer], stream)
 
     def _move(self, operand: Operand, runs: Runs, base: Value, stream: Stream | None) -> None:
         """All transfers of a box, or the start of its stream."""

@@ -9,7 +9,6 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     FirstLoad,
     Interval,
     PrefetchSlot,
-    WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
@@ -47,7 +46,7 @@ class WeightPlaces:
         operand = self.nest.operands[buffer]
         if operand.places == 1 or self._uneven(buffer):
             return self._bytes_of(buffer)
-        slot = (visits(buffer) - 1 + operand.later) % operand.places
+        slot = (visits(buffer) - 1) % operand.places
         start = operand.address + slot * operand.slot_bytes
         return start, start + operand.slot_bytes
 
@@ -65,15 +64,16 @@ class WeightPlaces:
         slots = [self._last_of(b) if last else self._bytes_of(b) for b in self.nest.weights]
         return (*slots, *self._results())
 
-    def request(self) -> WeightRequest | None:
-        """The only weights, if their first load is one transfer that stands before all."""
+    def request(self) -> tuple[FirstLoad, int] | None:
+        """The first load of the only weights, if it is one transfer that stands before all, as if
+        to byte 0; and the bytes of all of their slots."""
         if len(self.nest.weights) != 1:
             return None
         (buffer,) = self.nest.weights
         operand, tensor = self.nest.operands[buffer], buffer.tensor_op
         if tensor in self.transfers.packed:
             address, size = self.transfers.packed[tensor]
-            return WeightRequest(FirstLoad(0, size, address), 2 * size, 1)
+            return FirstLoad(0, size, address), 2 * size
         depth = self.nest.depth(buffer)
         if (depth and operand.places == 1) or tensor.arena is None or tensor.arena.data != WEIGHTS:
             return None
@@ -88,13 +88,7 @@ class WeightPlaces:
                 return None
             count, address = runs.elements, e.add(runs.address, runs.offset)
         assert isinstance(count, int) and isinstance(address, int)
-        first = FirstLoad(0, count, address)
-        if not depth:
-            return WeightRequest(first, operand.slot_bytes, 1)
-        tiles = visits(buffer)
-        return WeightRequest(
-            first, operand.bytes, operand.places, apart=operand.slot_bytes, tiles=tiles
-        )
+        return FirstLoad(0, count, address), operand.bytes if depth else operand.slot_bytes
 
     def _awaits_nothing(self) -> bool:
         """Return True if the image of the first tile was already loaded."""
@@ -105,11 +99,10 @@ class WeightPlaces:
     def leave_slot(self, last: bool) -> None:
         """Leave a prefetch slot for a later kernel's load; where ``last``, before the last tile."""
         e = self.e
-        with e.scope():
-            registers = tuple(e.register() for _ in range(3))
-            self.slot = PrefetchSlot(
-                e.mark("room for a load"),
-                registers,
-                self.used(last=last),
-                not last and not self._awaits_nothing(),
-            )
+        registers = tuple(e.register() for _ in range(3))
+        self.slot = PrefetchSlot(
+            e.mark("room for a load"),
+            registers,
+            self.used(last=last),
+            not last and not self._awaits_nothing(),
+        )

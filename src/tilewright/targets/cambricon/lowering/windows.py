@@ -94,30 +94,29 @@ class Windows:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""
         e, axis = self.e, self.rows.along(self.box)
         down = self.rows.stride_in(self.box)
-        with e.scope():
-            self.parts = e.settled(self._split)
-            self.first, self.offset = e.settled(self._first_whole)
-            if not axis.padded:
-                row = e.variable(self.base)
-                kernel = self.rows.kernel if self.cut is None else self.cut
+        self.parts = self._split()
+        self.first, self.offset = self._first_whole()
+        if not axis.padded:
+            row = e.variable(self.base)
+            kernel = self.rows.kernel if self.cut is None else self.cut
 
-                def whole() -> None:
-                    self._columns(row, 0, kernel, None, body)
-                    e.increase(row, e.multiply(down, self.rows.stride))
+            def whole() -> None:
+                self._columns(row, 0, kernel, None, body)
+                e.increase(row, e.multiply(down, self.rows.stride))
 
-                e.repeat(self.height, whole, least=1)
-                return
-            y = e.variable(e.subtract(0, axis.before))
-            row = e.variable(e.add(self.base, e.multiply(y, down)))
-            forward = e.multiply(down, self.rows.stride)
-            last = e.subtract(axis.size, self.rows.span)
+            e.repeat(self.height, whole, least=1)
+            return
+        y = e.variable(e.subtract(0, axis.before))
+        row = e.variable(e.add(self.base, e.multiply(y, down)))
+        forward = e.multiply(down, self.rows.stride)
+        last = e.subtract(axis.size, self.rows.span)
 
-            def clipped() -> None:
-                self._clipped(axis, down, y, row, last, body)
-                e.increase(y, self.rows.stride)
-                e.increase(row, forward)
+        def clipped() -> None:
+            self._clipped(axis, down, y, row, last, body)
+            e.increase(y, self.rows.stride)
+            e.increase(row, forward)
 
-            e.repeat(self.height, clipped, least=1)
+        e.repeat(self.height, clipped, least=1)
 
     def _clipped(
         self, axis: Axis, down: Value, y: Register, begin: Register, last: Value, body: Body
@@ -138,22 +137,20 @@ class Windows:
             return skipped, count, e.variable(e.add(begin, further))
 
         def partly() -> None:
-            with e.scope():
-                skipped, count, row = e.settled(clip)
-                known = kernel <= UNROLLED and 0 < len(self.rows.cut) <= VARIANTS
-                self._variants(row, skipped, count, y, body, self.rows.cut if known else ())
+            skipped, count, row = clip()
+            known = kernel <= UNROLLED and 0 < len(self.rows.cut) <= VARIANTS
+            self._variants(row, skipped, count, y, body, self.rows.cut if known else ())
 
         if kernel > UNROLLED:
             partly()
             return
         cut, done = e.label("partly"), e.label("row")
-        with e.scope():
-            if all(size >= self.rows.span for _, size, _ in self.rows.tiles):
-                # Positive where y lies outside of them.
-                e.if_positive(e.multiply(y, e.subtract(y, last)), cut)
-            else:
-                e.if_less(y, 0, cut)
-                e.if_less(last, y, cut)
+        if all(size >= self.rows.span for _, size, _ in self.rows.tiles):
+            # Positive where y lies outside of them.
+            e.if_positive(e.multiply(y, e.subtract(y, last)), cut)
+        else:
+            e.if_less(y, 0, cut)
+            e.if_less(last, y, cut)
         self._columns(begin, 0, kernel, y, body)
         e.place(done)
         with e.outlined():
@@ -194,20 +191,19 @@ class Windows:
         """
         e, slide = self.e, self.columns
         axis = slide.along(self.box)
-        with e.scope():
-            if self.each_row is not None:
-                self.each_row(self._whole_row(row, skipped, rows, y), body)
-                return
-            if not axis.padded:
-                body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
-                return
-            run = _row_start(row, skipped, rows, y)
-            left, whole, right = self.parts
-            self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
-            self._whole(run, body)
-            self._cut_off(
-                run, right, True, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body
-            )
+        if self.each_row is not None:
+            self.each_row(self._whole_row(row, skipped, rows, y), body)
+            return
+        if not axis.padded:
+            body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
+            return
+        run = _row_start(row, skipped, rows, y)
+        left, whole, right = self.parts
+        self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
+        self._whole(run, body)
+        self._cut_off(
+            run, right, True, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body
+        )
 
     def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
         axis = self.columns.along(self.box)
@@ -225,11 +221,9 @@ class Windows:
         end = e.label("parted")
         if isinstance(count, Register) and not self.some:
             # There mostly are some.
-            with e.scope():
-                e.if_positive(e.subtract(1, count), end)
-        with e.scope():
-            at = e.variable(e.add(run.at, self.offset))
-            body(replace(run, at=at, pixels=count, width=slide.kernel, x=self.first))
+            e.if_positive(e.subtract(1, count), end)
+        at = e.variable(e.add(run.at, self.offset))
+        body(replace(run, at=at, pixels=count, width=slide.kernel, x=self.first))
         e.place(end)
 
     def _cut_off(
@@ -250,27 +244,23 @@ class Windows:
 
             e.seldom(count, pixel, lambda: e.set(x, begin()))
             return
-        with e.scope():
-            first = begin()
-            for number in range(count):
-                with e.scope():
-                    self._cut(run, e.add(first, number * slide.stride), body)
+        first = begin()
+        for number in range(count):
+            self._cut(run, e.add(first, number * slide.stride), body)
 
     def _known(
         self, run: Run, pixels: Sequence[CutOff], begin: Callable[[], Value], body: Body
     ) -> None:
         """Pixels cut off that are alike in all tiles that have some."""
         e, slide = self.e, self.columns
-        with e.scope():
-            # Where the first is cut off at the left, its window begins at a known column.
-            x = begin()
-            for pixel in pixels:
-                with e.scope():
-                    column = e.add(x, pixel.column)
-                    met = e.add(column, pixel.skipped * slide.dilation)
-                    at = e.variable(e.add(run.at, e.multiply(met, slide.stride_in(self.box))))
-                    own = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
-                    body(replace(own, width=pixel.met))
+        # Where the first is cut off at the left, its window begins at a known column.
+        x = begin()
+        for pixel in pixels:
+            column = e.add(x, pixel.column)
+            met = e.add(column, pixel.skipped * slide.dilation)
+            at = e.variable(e.add(run.at, e.multiply(met, slide.stride_in(self.box))))
+            own = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
+            body(replace(own, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
         """Column of a row's first whole window, from the first column held."""
@@ -306,9 +296,8 @@ class Windows:
             # Whoever takes a run may overwrite these.
             return self._own(out), self._own(met), at
 
-        with e.scope():
-            out, met, at = e.settled(place)
-            body(replace(run, at=at, pixels=1, skipped=out, width=met, x=x))
+        out, met, at = place()
+        body(replace(run, at=at, pixels=1, skipped=out, width=met, x=x))
 
     def _own(self, value: Value) -> Value:
         return self.e.variable(value) if isinstance(value, Register) else value

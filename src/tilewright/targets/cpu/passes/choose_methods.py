@@ -18,8 +18,8 @@ from tilewright.targets.cpu.passes.methods import (
     most_scratch,
     piece_counts,
     priced_methods,
+    rewritten,
 )
-from tilewright.targets.cpu.passes.rewrite_method import rewritten
 
 SCRATCH_SHARE = 0.25
 """Part of the memory to spare that scratch may take at most; weights have what it leaves."""

@@ -12,6 +12,7 @@ from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, erase, only_user
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.fuse_pointwise import MAPS
+from tilewright.graph.passes.reanchoring import anchor_operands
 from tilewright.ir import Context, ModuleOp, ModulePass, bf16, f16, f32
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
@@ -64,10 +65,9 @@ def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
     pool = kernel.operations[0] if kernel.operations else None
     if kernel.on_host or not isinstance(pool, PoolOperation):
         return None
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
     if fusion_of(machine, "conv", pool.operation) is None:
         return None
-    image = outer[pool.inputs[0]]  # type: ignore[index]
+    image = anchor_operands(kernel)[0]
     first = image.owner
     if not isinstance(first, KernelOp) or first.on_host or only_user(image) is not kernel:
         return None

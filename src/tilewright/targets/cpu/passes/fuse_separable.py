@@ -7,12 +7,13 @@ from math import inf
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, ScratchOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.separable import BETWEEN
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import add_weight, compiler, erase, insert, only_user, sweep
+from tilewright.graph.passes.methods import TRIAL
 from tilewright.graph.passes.reanchoring import (
     anchor_operands,
     plain_kernel,
@@ -35,7 +36,13 @@ from tilewright.machine import Machine
 from tilewright.machine.fusions import fusion_of
 from tilewright.planning.canonical import canonical
 from tilewright.planning.planners.caches import in_place_planning
-from tilewright.targets.cpu.passes.methods import most_scratch, priced_methods, scratch_of
+from tilewright.targets.cpu.passes.methods import (
+    forget,
+    methods_of,
+    most_scratch,
+    priced_methods,
+    scratch_of,
+)
 from tilewright.targets.cpu.planning.cost import near_bytes
 
 OPERATION = "separable_conv"
@@ -112,30 +119,18 @@ def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: 
             plan = own.plan(described, machine)
             # Matrix tiles may multiply faster what is a kernel of its own.
             product = priced_methods(kernel, machine, most_scratch(machine))
-            apart = _cycles(first, machine) + min(method.cycles for method in product)
+            depthwise = own.plan(next(methods_of(first, machine)).kernel, machine)
+            apart = depthwise.predicted_cycles + min(method.cycles for method in product)
             if plan.predicted_cycles < gain * apart:
                 elements = scratch_of(primitive, plan.schedule, described)
-    forget_pair(trial)
+    forget(trial)
     return elements
-
-
-_NONE = "no_bias"
-"""Symbol of a trial's bias that does not exist."""
 
 
 def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
     """The pair as one kernel beside both, with as much scratch as there may be."""
     room = int(ROOM * near_bytes(machine)) // 4
     return _fused(first, kernel, room, None)
-
-
-def forget_pair(trial: KernelOp) -> None:
-    """Erase a trial with what was made for it."""
-    owners = [value.owner for value in trial.inputs]
-    erase(trial)
-    for op in owners:
-        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == _NONE):
-            erase(op)
 
 
 def _anchor(kernel: KernelOp) -> Operation:
@@ -172,7 +167,11 @@ def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
     channels = shape_of(x)[1]
     if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:
         return "the first one is not depthwise"
-    if channels == 1 or len(maps) > 1 or any(_name(op) not in BETWEEN for op in maps):
+    if (
+        channels == 1
+        or len(maps) > 1
+        or any(op.name.removeprefix("graph.") not in BETWEEN for op in maps)
+    ):
         return f"between them lies more than one of {', '.join(BETWEEN)}"
     return "" if x not in kernel.inputs else "the second one reads the first one's image, too"
 
@@ -184,19 +183,6 @@ def _plain(kernel: KernelOp) -> bool:
     return isinstance(weight.owner, WeightOp) and all(
         tensor_type(value).element_type == f32 for value in values
     )
-
-
-def _name(op: GraphOperation) -> str:
-    return op.name.removeprefix("graph.")
-
-
-def _cycles(kernel: KernelOp, machine: Machine) -> float:
-    """Predicted cycles of a kernel as it is."""
-    for primitive in serving(candidate(_anchor(kernel)), machine):
-        if primitive.multiples:
-            described = with_layouts(plain_kernel(kernel), machine, primitive)
-            return in_place_planning(machine).plan(described, machine).predicted_cycles
-    return 0.0
 
 
 def _fused(
@@ -237,6 +223,6 @@ def _zeros(channels: int, before: KernelOp, context: CompilerContext | None) -> 
     array = np.zeros(channels, np.float32)
     if context is not None:
         return add_weight(context, array, before, "no_bias")
-    op = WeightOp.of(_NONE, tensor((channels,)))
+    op = WeightOp.of(TRIAL, tensor((channels,)))
     insert(op, before)
     return op.result

@@ -1,28 +1,36 @@
-"""The methods by which a processor can compute a convolution, each with its price and memory."""
+"""The methods by which a processor can compute a convolution, each with its price and memory, and
+a kernel in the form of one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
-from tilewright.graph.dialect import KernelOp, WeightOp
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.methods import Form, Priced, forms_of, weight_number
-from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
+from tilewright.graph.passes.editing import erase, insert
+from tilewright.graph.passes.methods import TRIAL, Form, Priced, forms_of
+from tilewright.graph.passes.reanchoring import (
+    anchor_operands,
+    plain_kernel,
+    reanchored,
+    with_layouts,
+)
 from tilewright.graph.passes.strides import size
-from tilewright.ir import SSAValue, f32
-from tilewright.ir.types import element_dtype, shape_of, tensor_type
+from tilewright.ir import PythonValue, SSAValue, bf16, f32
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import element_dtype, shape_of, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.pieces import THREE, TWO
-from tilewright.numerics.winograd import TRANSFORMS
+from tilewright.numerics.pieces import GROUP, THREE, TWO, groups, split_weights
+from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.cpu.passes.rewrite_method import forget, rewritten
 from tilewright.targets.cpu.planning.blocks import scratch_elements
 from tilewright.targets.cpu.planning.capabilities import facts_of, own_of
 from tilewright.targets.cpu.planning.cost import near_bytes
@@ -59,7 +67,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     direct = next(_fitting(anchor, machine), None)
     if direct is None:
         direct = serving(candidate(anchor), machine)[0]
-    yield _method(kernel, machine, direct, Form(), kernel.inputs[weight_number(kernel)])
+    yield _method(kernel, machine, direct, Form(), anchor_operands(kernel)[1])
     if not direct.multiples:
         return
     # Register tiles read windows where they lie: there is no method that lays them out first.
@@ -69,7 +77,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
         inner = trial.operations[0]
         assert isinstance(inner, Operation)
-        weight = trial.inputs[weight_number(trial)]
+        weight = anchor_operands(trial)[1]
         methods = [
             _method(trial, machine, primitive, form, weight)
             for primitive in list(_fitting(inner, machine))[:1]
@@ -137,7 +145,7 @@ def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> tu
 
     Three are exact; two are so nearly, and taken where the machine says so.
     """
-    weight = kernel.inputs[weight_number(kernel)]
+    weight = anchor_operands(kernel)[1]
     if kernel.on_host or not isinstance(weight.owner, WeightOp):
         return ()
     kinds = [tensor_type(value) for value in anchor.inputs]
@@ -179,3 +187,86 @@ def _method(
     item = element_dtype(tensor_type(weight).element_type).itemsize
     described = with_layouts(plain_kernel(kernel), machine, primitive)
     return Method(form, described, primitive, size(layout, shape) * item)
+
+
+def rewritten(
+    kernel: KernelOp, form: Form, elements: int, context: CompilerContext | None
+) -> KernelOp:
+    """The kernel in another form with so much scratch, in place of the old one.
+
+    Without a context it stands beside the old one, with weights that do not exist: a trial.
+    """
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, ConvOp | MatMulOp)
+    image, weight, *bias = anchor_operands(kernel)
+    owner = weight.owner
+    assert isinstance(owner, WeightOp)
+    scratch = ScratchOp.of(elements)
+    insert(scratch, kernel)
+    if form.pieces:
+        filters, name, attributes = _split(kernel, anchor, owner, form.pieces, context)
+        operands = [image, filters, scratch.result, *bias]
+        return reanchored(kernel, name, operands, attributes, replace=context is not None)
+    taps = shape_of(weight)[2]
+    filters = weight
+    if not form.plain:
+        shape = (*shape_of(weight)[:2], *(form.tile + taps - 1,) * 2)
+        symbol = TRIAL
+        if context is not None:
+            array = transform_weights(context.weights.get(owner.symbol.data), form.tile)
+            symbol = context.weights.add(array, "winograd")
+        transformed = WeightOp.of(symbol, tensor(shape))
+        insert(transformed, kernel)
+        filters = transformed.result
+    attributes = {
+        "pads": anchor.integers("pads"),
+        "tile": form.tile,
+        "taps": taps,
+        "group": anchor.integer("group", 1, 2**24),
+    }
+    return reanchored(
+        kernel,
+        "winograd_conv",
+        [image, filters, scratch.result, *bias],
+        attributes,
+        replace=context is not None,
+    )
+
+
+def _split(
+    kernel: KernelOp,
+    anchor: Operation,
+    owner: WeightOp,
+    count: int,
+    context: CompilerContext | None,
+) -> tuple[SSAValue, str, dict[str, PythonValue]]:
+    """Weights for so many pieces, and the operation that takes them, with its attributes."""
+    shape = shape_of(owner.result)
+    attributes: dict[str, PythonValue] = {}
+    name = "piece_matmul"
+    if isinstance(anchor, ConvOp):
+        name = "piece_conv"
+        names = ("pads", "strides", "dilations")
+        attributes = {"window": shape[2:], **{n: anchor.integers(n) for n in names}}
+    elif not anchor.get("transpose_b", False):
+        shape = shape[::-1]
+    element, parts = (bf16, TWO) if count == TWO else (f32, 1)
+    size = groups(shape[1]) * prod(shape[2:]) * parts * GROUP
+    symbol = TRIAL
+    if context is not None:
+        array = context.weights.get(owner.symbol.data)
+        if name == "piece_matmul" and not anchor.get("transpose_b", False):
+            array = array.T
+        symbol = context.weights.add(split_weights(array, count), "pieces")
+    split = WeightOp.of(symbol, tensor((shape[0], size), element))
+    insert(split, kernel)
+    return split.result, name, attributes
+
+
+def forget(trial: KernelOp) -> None:
+    """Erase a trial with its weights and scratch."""
+    owners = [value.owner for value in trial.inputs]
+    erase(trial)
+    for op in owners:
+        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == TRIAL):
+            erase(op)

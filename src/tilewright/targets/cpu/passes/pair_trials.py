@@ -11,12 +11,10 @@ from tilewright.graph.passes.reanchoring import anchor_operands
 from tilewright.targets.cpu.passes.fuse_pools import pool_objection
 from tilewright.targets.cpu.passes.fuse_separable import (
     OPERATION,
-    forget_pair,
     pair_objection,
     trial_pair,
 )
-from tilewright.targets.cpu.passes.methods import methods_of, most_scratch
-from tilewright.targets.cpu.passes.rewrite_method import forget, rewritten
+from tilewright.targets.cpu.passes.methods import forget, methods_of, most_scratch, rewritten
 from tilewright.targets.cpu.planning.capabilities import own_of
 
 
@@ -64,6 +62,6 @@ def _separable(pair: KernelPair) -> Iterator[Trial]:
         pair.refuse(pair.first, objection)
         return
     trial = trial_pair(pair.first, pair.second, pair.machine)
-    pair.undo.callback(forget_pair, trial)
+    pair.undo.callback(forget, trial)
     for primitive in pair.serving(trial):
         yield trial, primitive

@@ -13,7 +13,7 @@ cache keeps; products go on meanwhile, and later from sums that they have writte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
@@ -21,12 +21,11 @@ from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu.planning.blocks import panel_channels, register_tiles
-from tilewright.targets.cpu.planning.capabilities import facts_of
-from tilewright.targets.cpu.planning.cost import box_bytes, cache_levels
+from tilewright.targets.cpu.planning.cost import ScratchCost, missed, runs
 from tilewright.targets.cpu.planning.registers import Registers, registers_of
 
 
-class BlockCost:
+class BlockCost(ScratchCost):
     """Prices schedules of one kernel on a primitive with scratch; keeps what they share.
 
     Exposed parts of transfers were fitted to measured times of ten of the convolutions that
@@ -36,10 +35,8 @@ class BlockCost:
     """
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
-        extents = kernel.anchor.extents
-        self.extents = extents
-        facts = facts_of(machine)
-        self.costs, self.kept = facts.cache_costs, facts.weights_kept
+        super().__init__(kernel, machine)
+        extents = self.extents
         self.registers: Registers = registers_of(machine, primitive)
         cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
         self.cycles = float(cycles)
@@ -47,12 +44,6 @@ class BlockCost:
         # Of windows whose weights are yet to be transformed; else 0.
         self.taps = extents.get("kh", 0)
         self.depth = extents["ci"]
-        levels = cache_levels(machine)
-        self.near, self.second = (levels * 2)[:2]
-        # Bytes and bandwidth of what lies behind the last cache.
-        self.last = levels[-1]
-        self.weights = sum(box_bytes(o, extents) for o in kernel.operands if o.role == "weight")
-        self.images = sum(box_bytes(o, extents) for o in kernel.operands if o.role in _IMAGES)
         self._tiles: dict[tuple[int, ...], float] = {}
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
@@ -61,8 +52,8 @@ class BlockCost:
         most = int(options["points"])
         sizes = dict(schedule.levels[-1].tile)
         extents, total, blocks = self.extents, self.cycles, 0
-        for rows, height in _runs(extents["th"], sizes["th"]):
-            for columns, width in _runs(extents["tw"], sizes["tw"]):
+        for rows, height in runs(extents["th"], sizes["th"]):
+            for columns, width in runs(extents["tw"], sizes["tw"]):
                 count = extents["n"] * rows * columns
                 blocks += count
                 block = self._block(height, width, sizes["co"], most)
@@ -70,7 +61,7 @@ class BlockCost:
                 total += count * extents.get("g", 1) * block
         # Between two uses of the weights lies what one block reads and writes, not all images.
         between = self.weights + self._scratch(sizes) + self.images / blocks
-        again = self.weights * (blocks - 1) * _missed(between, self.last[0])
+        again = self.weights * (blocks - 1) * missed(between, self.last[0])
         main = self.weights + again + self.images
         # Weights come from memory at every run, beside the first block; activations were written
         # just before, and what of them and of weights is read again is spread over the others.
@@ -96,7 +87,7 @@ class BlockCost:
             parts = register_tiles(tiles, most)
             inputs = 4 * self.planes * tiles * self.depth
             total = inputs * self._far(inputs) * self.costs.written / self.second[1]
-            for count, part in _runs(self.extents["co"], channels):
+            for count, part in runs(self.extents["co"], channels):
                 price = self._transformed if self.taps else self._products
                 total += count * price(tiles, part, parts, inputs)
             self._tiles[key] = total
@@ -118,7 +109,7 @@ class BlockCost:
             work += parts.count(points) * (each + registers.call_cycles(points, vectors))
         lost = _beside(work, first / beyond + lines) + costs.refetched * lines
         room = costs.block_usable * near
-        again = (len(parts) - 1) * panel * _missed(panel + 4 * parts[0] * depth, room)
+        again = (len(parts) - 1) * panel * missed(panel + 4 * parts[0] * depth, room)
         read = panel - first + again
         lost += (costs.read_again * read + costs.pixels * pixels * (1.0 - far)) / behind
         lost -= tiles * vectors * depth / registers.vectors_per_cycle
@@ -146,7 +137,7 @@ class BlockCost:
         # What the first cache keeps of both panels, and of the weights that they are made of.
         block = panels + self.taps**2 * weight * panel_channels(depth, tiles) // depth
         written = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
-        written *= _missed(block, costs.panels * self.near[0])
+        written *= missed(block, costs.panels * self.near[0])
         lost = self.planes * lost
         products = self.planes * tiles * vectors * depth / registers.vectors_per_cycle
         lost = max(lost + costs.beside * written, written + costs.beside * products) - products
@@ -159,21 +150,11 @@ class BlockCost:
 
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""
-        return _missed(size, self.costs.block_usable * self.second[0])
+        return missed(size, self.costs.block_usable * self.second[0])
 
 
 _OVERLAP = 3.0
 """Of the norm that two times have that overlap."""
-
-_IMAGES = ("input", "residual", "output")
-
-
-def _runs(extent: int, step: int) -> Iterator[tuple[int, int]]:
-    """(count, size) of the parts of an extent that is cut by a step."""
-    full, rest = divmod(extent, min(step, extent))
-    yield full, min(step, extent)
-    if rest:
-        yield 1, rest
 
 
 def _beside(work: float, stream: float) -> float:
@@ -183,8 +164,3 @@ def _beside(work: float, stream: float) -> float:
     that takes as long as the products makes them a quarter longer (measured).
     """
     return (work**_OVERLAP + stream**_OVERLAP) ** (1.0 / _OVERLAP)
-
-
-def _missed(size: float, room: float) -> float:
-    """Part of what is used again and again that a cache of this room does not keep."""
-    return max(0.0, 1.0 - room / size) if size > 0 else 0.0

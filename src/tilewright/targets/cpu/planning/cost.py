@@ -38,6 +38,9 @@ _PASSING = ("weight", "residual", "bias")
 """Roles of operands that pass through the second cache without pushing sums out."""
 
 
+_IMAGES = ("input", "residual", "output")
+
+
 @dataclass(frozen=True)
 class Nest:
     """The loops of a schedule, outermost first: (dim, extent that it cuts, step)."""
@@ -139,6 +142,32 @@ def part_kept(costs: CacheCosts, size: float, capacity: float) -> float:
     """
     spare = max((1.0 - costs.usable) * capacity, 1.0)
     return min(1.0, max(0.0, (capacity - size) / spare))
+
+
+class ScratchCost:
+    """What prices of kernels that work in scratch begin with: caches, and bytes of the operands."""
+
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.extents = extents = kernel.anchor.extents
+        facts = facts_of(machine)
+        self.costs, self.kept = facts.cache_costs, facts.weights_kept
+        # Bytes of a cache, and bandwidth of what lies behind it.
+        levels = cache_levels(machine)
+        (self.near, self.second), self.last = (levels * 2)[:2], levels[-1]
+        sizes = [(operand.role, box_bytes(operand, extents)) for operand in kernel.operands]
+        self.weights = sum(size for role, size in sizes if role == "weight")
+        self.images = sum(size for role, size in sizes if role in _IMAGES)
+
+
+def runs(extent: int, step: int) -> list[tuple[int, int]]:
+    """(count, size) of the parts of an extent that is cut by a step."""
+    full, rest = divmod(extent, min(step, extent))
+    return [(full, min(step, extent)), *([(1, rest)] if rest else [])]
+
+
+def missed(size: float, room: float) -> float:
+    """Part of what is used again and again that a cache of this room does not keep."""
+    return max(0.0, 1.0 - room / size) if size > 0 else 0.0
 
 
 class Caches:

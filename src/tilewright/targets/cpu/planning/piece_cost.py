@@ -17,8 +17,8 @@ from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.cpu.planning.capabilities import facts_of, own_of
-from tilewright.targets.cpu.planning.cost import box_bytes, cache_levels
+from tilewright.targets.cpu.planning.capabilities import own_of
+from tilewright.targets.cpu.planning.cost import ScratchCost, missed, runs
 from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 
 USABLE = 0.4
@@ -49,7 +49,7 @@ COSTS = {TWO: Costs(8.0, 0.0, 0.0, 0.6, 0.45), THREE: Costs(15.0, 12.5, 8.5, 0.9
 """By the number of pieces; of two, other prices hold what results take."""
 
 
-class PieceCost:
+class PieceCost(ScratchCost):
     """Prices schedules of one kernel.
 
     Constants of two pieces were fitted on an Intel Xeon (Sapphire Rapids) to 187 schedules of 17
@@ -60,21 +60,13 @@ class PieceCost:
     """
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
-        self.extents = extents = kernel.anchor.extents
-        self.costs = facts_of(machine).cache_costs
+        super().__init__(kernel, machine)
         self.block_cycles = own_of(primitive).block_cycles
         self.source, weight = (
             next(o for o in kernel.anchor.inputs if o.role == role) for role in ("input", "weight")
         )
         self.pieces = pieces_of(weight.element)
         self.fitted = COSTS[self.pieces]
-        levels = cache_levels(machine)
-        (_, self.behind), self.second = (levels * 2)[:2]
-        self.last = levels[-1]
-        operands = kernel.operands
-        self.weights = sum(box_bytes(o, extents) for o in operands if o.role == "weight")
-        images = [o for o in operands if o.role in ("input", "residual", "output")]
-        self.images = sum(box_bytes(o, extents) for o in images)
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
         """Cycles, and bytes to and from main memory."""
@@ -83,14 +75,13 @@ class PieceCost:
         outer = prod(self.extents[d] for d in sizes if d not in (*inside, "co"))
         shapes: list[tuple[int, dict[str, int]]] = [(outer, {})]
         for dim in inside:
-            full, rest = divmod(self.extents[dim], sizes[dim])
-            runs = [(full, sizes[dim]), *([(1, rest)] if rest else [])]
-            shapes = [(n * c, {**s, dim: size}) for n, s in shapes for c, size in runs]
+            cut = runs(self.extents[dim], sizes[dim])
+            shapes = [(n * c, {**s, dim: size}) for n, s in shapes for c, size in cut]
         blocks = sum(count for count, _ in shapes)
         total = sum(count * self._block(block) for count, block in shapes)
         total += IMAGES * self.images * self._far(self.images) / self.second[1]
         between = self.weights + self.images / blocks
-        again = self.weights * (blocks - 1) * max(0.0, 1.0 - self.last[0] / between)
+        again = self.weights * (blocks - 1) * missed(between, self.last[0])
         main = self.weights + again + self.images
         waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
         return max(total, waiting) + self.costs.fetched * min(total, waiting), main
@@ -108,7 +99,7 @@ class PieceCost:
         stored = 4.0 * TWO * TILE_WORDS * geometry.steps
         beyond = pairs * points * self._far(points + 4 * depth)
         beyond += self.fitted.fetched * vectors * stored
-        reading = near / self.behind + beyond / self.second[1]
+        reading = near / self.near[1] + beyond / self.second[1]
         total = max(products, reading) + self.fitted.exposed * min(products, reading)
         total += self.fitted.weight * vectors * POINTS * geometry.steps
         total += self.fitted.result * vectors * geometry.points
@@ -116,4 +107,4 @@ class PieceCost:
 
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""
-        return max(0.0, 1.0 - USABLE * self.second[0] / size)
+        return missed(size, USABLE * self.second[0])

@@ -65,7 +65,7 @@ def plan_cached(
         if cycles is None or took < cycles:
             best, cycles = schedule, took
     return Plan(
-        schedule=share(kernel, machine, best, cost),
+        schedule=share(kernel, machine, best, cost)[1],
         predicted_cycles=cost,
         moved_bytes=int(moved),
         physical_bound=physical_bound(kernel, machine, primitive),

@@ -42,21 +42,6 @@ AGAIN = 0.85
 """Useful part of the time where every core makes all of what lies in scratch for itself."""
 
 
-def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> Schedule:
-    """The schedule with the loop that ``machine.cores`` share; as it was if none is worth it.
-
-    ``cycles`` is what one core is predicted to take. The loop is taken with which the slowest core
-    is done first, with what cores get from each other. A schedule without loops over large tensors
-    is given one.
-    """
-    return _shared(kernel, machine, schedule, cycles)[1]
-
-
-def slowest(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
-    """Cycles until the last of ``machine.cores`` is done, if one alone takes ``cycles``."""
-    return _shared(kernel, machine, schedule, cycles)[0]
-
-
 def divisible(
     kernel: Kernel, machine: Machine, priced: Sequence[tuple[float, float, Schedule]]
 ) -> int:
@@ -68,15 +53,21 @@ def divisible(
         return 0
     least = priced[0][0]
     near = [entry for entry in priced[:MOST_NEAR] if entry[0] <= NEAR * least]
-    times = [_shared(kernel, machine, schedule, cycles)[0] for cycles, _, schedule in near]
+    times = [share(kernel, machine, schedule, cycles)[0] for cycles, _, schedule in near]
     best = min(range(len(near)), key=times.__getitem__)
     return best if times[best] < WORTH * times[0] else 0
 
 
-def _shared(
+def share(
     kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
 ) -> tuple[float, Schedule]:
-    """Cycles of the slowest core, and the schedule with the loop that cores share."""
+    """Cycles until the last of ``machine.cores`` is done, and the schedule with the loop that they
+    share; as it was if none is worth it.
+
+    ``cycles`` is what one core is predicted to take. The loop is taken with which the slowest core
+    is done first, with what cores get from each other. A schedule without loops over large tensors
+    is given one.
+    """
     if machine.cores == 1 or cycles < LEAST_CYCLES:
         return cycles, schedule
     allowed = _allowed(kernel)

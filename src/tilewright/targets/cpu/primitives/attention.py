@@ -17,7 +17,7 @@ from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.blocks import register_tiles, runs_of
 from tilewright.targets.cpu.primitives.block_products import register_tile, write_products
-from tilewright.targets.cpu.primitives.chain import PositionOf, loaded, write_results
+from tilewright.targets.cpu.primitives.chain import Lanes, loaded
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     call,
@@ -122,11 +122,11 @@ def _write_result(writer: Writer, block: _Block, row: str) -> None:
     instance, lanes = block.instance, block.instance.lanes
     for number in range(block.parts):
         count = min(lanes, instance.size("e") - number * lanes)
-        position = PositionOf(instance, "e", str(number), [("m", instance.size("m"), row)])
+        lanes_of = Lanes(instance, "e", str(number), count, [("m", instance.size("m"), row)])
         with writer.block():
             at = f"o + {row} * {block.parts * lanes} + {number * lanes}"
             writer.line(f"vec t = load({at}) * total[j];")
-            write_results(writer, instance, "t", "e", position, count)
+            lanes_of.finish(writer, "t")
 
 
 def _write_keys(

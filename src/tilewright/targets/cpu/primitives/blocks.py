@@ -116,11 +116,6 @@ class Block:
         return self.planes * self.input_plane
 
     @property
-    def panels(self) -> int:
-        """The offset in scratch of the panels of weights that are transformed as they are read."""
-        return self.products + self.planes * self.output_plane
-
-    @property
     def outside(self) -> list[Address]:
         """Tensors that the epilogue reads or writes, each pointer once, the output last."""
         return self.instance.outside(self.x, self.w, self.scratch)

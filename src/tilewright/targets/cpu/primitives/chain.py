@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import AFFINE, affine_expression, expression
@@ -90,13 +91,8 @@ def lane_expression(instance: Instance, step: Step, arguments: Sequence[str]) ->
         return arguments[0] if element == "float32" else f"round_{element}_v({arguments[0]})"
     if step.operation not in AFFINE:
         return expression(step.operation, arguments, step.attributes, "v")
-    elements = [
-        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
-        for operand in step.inputs
-    ]
-    return affine_expression(
-        step.operation, arguments, step.attributes, elements, step.result.element, "v"
-    )
+    elements, result = instance.elements(step), step.result.element
+    return affine_expression(step.operation, arguments, step.attributes, elements, result, "v")
 
 
 def store_at(instance: Instance, value: str, lane: str, position: str, count: int) -> str:
@@ -139,61 +135,44 @@ def write_maps(
     return known[-1]
 
 
-def write_chain(
-    writer: Writer,
-    instance: Instance,
-    value: str,
-    lane: str,
-    position_of: PositionOf,
-    count: int,
-    steps: slice | None = None,
-) -> str:
-    """Write the steps after the anchor for one vector; returns the name of the last value.
+@dataclass(frozen=True)
+class Lanes:
+    """A vector of ``count`` indices of dim ``lane``, as operands hold it within a tile."""
 
-    ``value`` is the C variable of the anchor's result, with what is summed first; or of the result
-    of the step before those of ``steps``.
-    """
-    steps = steps or slice(1 + len(instance.summed_first), None)
+    instance: Instance
+    lane: str
+    block: str
+    """C of the number of the lane dim's block."""
+    count: int
+    moves: Sequence[tuple[str, int, str]] = ()
+    """(dim, count, C variable): the variable counts indices of the dim from the tile's start."""
 
-    def load(operand: Address) -> str:
-        return vector_at(instance, operand, lane, position_of(operand), count)
-
-    return write_maps(writer, instance, [value] * steps.start, load, value, steps.stop)
-
-
-def write_results(
-    writer: Writer,
-    instance: Instance,
-    value: str,
-    lane: str,
-    position_of: PositionOf,
-    count: int,
-    steps: slice | None = None,
-) -> None:
-    """Write the same, and the statement that stores the last value."""
-    name = write_chain(writer, instance, value, lane, position_of, count, steps)
-    writer.line(store_at(instance, name, lane, position_of(instance.output), count))
-
-
-class PositionOf:
-    """Gives an operand's offset within the tile, for C variables that run over parts of dims.
-
-    ``moves`` are (dim, count, C variable): the variable counts indices of the dim from the tile's
-    start. ``lane_block`` is the variable that counts blocks of lanes along the lane dim.
-    """
-
-    def __init__(
-        self, instance: Instance, lane: str, block: str, moves: list[tuple[str, int, str]]
-    ) -> None:
-        self.instance = instance
-        self.lane = lane
-        self.block = block
-        self.moves = moves
-
-    def __call__(self, operand: Address) -> str:
-        """The offset's C expression; refuses an operand without fixed strides."""
-        instance = self.instance
-        terms = [(instance.block_step(operand, self.lane), self.block)]
+    def place(self, operand: Address) -> str:
+        """C of an operand's offset; refuses an operand without fixed strides."""
+        terms = [(self.instance.block_step(operand, self.lane), self.block)]
         for dim, count, variable in self.moves:
-            terms.append((instance.step(operand, dim, count), variable))
+            terms.append((self.instance.step(operand, dim, count), variable))
         return total([term for term in terms if term[1] != "0"])
+
+    def load(self, operand: Address) -> str:
+        """C of an operand's vector."""
+        return vector_at(self.instance, operand, self.lane, self.place(operand), self.count)
+
+    def store(self, value: str) -> str:
+        """The C statement that writes the output's vector."""
+        place = self.place(self.instance.output)
+        return store_at(self.instance, value, self.lane, place, self.count)
+
+    def chain(self, writer: Writer, value: str, steps: slice | None = None) -> str:
+        """Write the steps after the anchor; returns the name of the last value.
+
+        ``value`` is the C variable of the anchor's result, with what is summed first; or of the
+        result of the step before those of ``steps``.
+        """
+        steps = steps or slice(1 + len(self.instance.summed_first), None)
+        names = [value] * steps.start
+        return write_maps(writer, self.instance, names, self.load, value, steps.stop)
+
+    def finish(self, writer: Writer, value: str, steps: slice | None = None) -> None:
+        """Write the same, and the statement that stores the last value."""
+        writer.line(self.store(self.chain(writer, value, steps)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, contextmanager
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import SHORT_FLOATS
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
@@ -72,7 +73,12 @@ def loops(writer: Writer, counts: Iterable[tuple[str, int | str]]) -> Generator[
 
 
 def write_vectors(
-    writer: Writer, count: int, lanes: int, body: Callable[[str, int], None], step: int = 1
+    writer: Writer,
+    count: int,
+    lanes: int,
+    body: Callable[[str, int], None],
+    step: int = 1,
+    name: str = "i",
 ) -> None:
     """Write a loop over the whole vectors of ``count`` elements, and a block for the rest.
 
@@ -80,22 +86,21 @@ def write_vectors(
     how many lanes are there.
     """
     full, rest = divmod(count, lanes)
-    advance = "i++" if step == 1 else f"i += {step}"
+    advance = f"{name}++" if step == 1 else f"{name} += {step}"
     if full:
-        with writer.block(f"for (long i = 0; i < {full * step}; {advance})"):
-            body("i", lanes)
+        with writer.block(f"for (long {name} = 0; {name} < {full * step}; {advance})"):
+            body(name, lanes)
     if rest:
         with writer.block():
             body(str(full * step), rest)
 
 
-def parameters(instance: Instance, extra: Sequence[str] = ()) -> str:
-    """The parameter list of a function that takes all of an instance's pointers."""
-    output = instance.output.pointer
-    declared = [
-        f"{'' if a.pointer == output else 'const '}{a.c_type} *{a.pointer}"
-        for a in instance.addresses
-    ]
+def parameters(
+    instance: Instance, extra: Sequence[str] = (), addresses: Sequence[Address] | None = None
+) -> str:
+    """The parameter list of a function that takes an instance's pointers, all by default."""
+    listed = instance.addresses if addresses is None else addresses
+    declared = [instance.declared(address, address.pointer) for address in listed]
     return ", ".join([*declared, *extra])
 
 

@@ -48,13 +48,8 @@ def scalar(instance: Instance, step: Step, arguments: Sequence[str]) -> str:
         return f"quantise_s({arguments[0]}, {literal(2.0 ** fractions[-1])})"
     if step.operation == "dequantise":
         return f"(float){arguments[0]} * {literal(2.0 ** -fractions[0])}"
-    elements = [
-        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
-        for operand in step.inputs
-    ]
-    return element_expression(
-        step.operation, arguments, step.attributes, elements, step.result.element
-    )
+    elements, result = instance.elements(step), step.result.element
+    return element_expression(step.operation, arguments, step.attributes, elements, result)
 
 
 SCALARS = C_TYPES.__getitem__, scalar
@@ -173,22 +168,16 @@ def _load(
     checks: list[str] = []
     counted: list[str] = []
     pads = list(instance.anchor.attributes.get("counted", (0, 0, 0, 0)))
-    for axis, window in enumerate(operand.window):
-        low, size = window.interval(
-            {
-                name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
-                for name, extent in instance.dims.items()
-            }
-        )
+    for axis, (begins, ends) in enumerate(instance.inside(operand)):
         index = operand.index(axis, instance.dims, variables)
         before, after = (pads[axis - 2], pads[axis]) if counting and axis in (2, 3) else (0, 0)
-        if low < 0:
+        if not begins:
             checks.append(f"{index} >= 0")
-        if low + size > operand.shape[axis]:
+        if not ends:
             checks.append(f"{index} < {operand.shape[axis]}")
-        if counting and low < 0:
+        if counting and not begins:
             counted.append(f"{index} >= {-before}")
-        if counting and low + size > operand.shape[axis]:
+        if counting and not ends:
             counted.append(f"{index} < {operand.shape[axis] + after}")
     place = indexing.element(instance, operand, variables)
     if counting:

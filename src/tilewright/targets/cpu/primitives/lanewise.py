@@ -10,11 +10,10 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import (
-    PositionOf,
+    Lanes,
     lane_type,
     vector_at,
     weights_at,
-    write_results,
 )
 from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters
 from tilewright.targets.cpu.primitives.windows import (
@@ -89,7 +88,6 @@ def _text(
 ) -> str:
     operation, width = instance.anchor.operation, instance.size("ow")
     count = instance.size("c")
-    positions = PositionOf(instance, "c", "0", [("ow", width, "j")])
     each = f"UNROLL for (int j = 0; j < {width}; j++)"
     remark = f"{width} points of {count} channels"
     with function(remark, parameters(instance, extra)) as writer:
@@ -120,7 +118,7 @@ def _text(
             _divide(writer, columns, divisor, width)
         with writer.block(each):
             writer.line(f"const {lane} t = a[j];")
-            write_results(writer, instance, "t", "c", positions, count)
+            Lanes(instance, "c", "0", count, [("ow", width, "j")]).finish(writer, "t")
     return str(writer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, loaded, write_results
+from tilewright.targets.cpu.primitives.chain import Lanes, loaded
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     function,
@@ -32,7 +32,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     full, rest = divmod(count, lanes)
 
     def vector(operand: Address, at: str, part: int) -> str:
-        place = plus(operand.pointer, PositionOf(instance, axis, at, [])(operand))
+        place = plus(operand.pointer, Lanes(instance, axis, at, part).place(operand))
         stride = operand.stride(axis, count, instance.dims)
         if stride != 1 and count > 1:
             return f"gather({place}, {stride}, {part})"
@@ -74,8 +74,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             inner.line(f"vec t = ({vector(operands[0], at, part)} - mean) * factor;")
             for operand, sign in zip(operands[1:], ("*", "+"), strict=False):
                 inner.line(f"t = t {sign} {vector(operand, at, part)};")
-            positions = PositionOf(instance, axis, at, [])
-            write_results(inner, instance, "t", axis, positions, part)
+            Lanes(instance, axis, at, part).finish(inner, "t")
 
         write_vectors(inner, count, lanes, write)
     write_call(instance, code, writer, "layer_norm_row", inner)

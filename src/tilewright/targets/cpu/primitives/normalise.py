@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, vector_at, write_results
-from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters, write_call
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
+from tilewright.targets.cpu.primitives.code import (
+    KernelCode,
+    function,
+    parameters,
+    write_call,
+    write_vectors,
+)
 
 TOGETHER = 4
 """Points whose squares are made before the first is used: reading across what has just been
@@ -22,7 +31,7 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
         raise instance.cannot("tiles hold all channels")
     # The point's own channels, beside the window over channels.
     x = replace(instance.tensor(0), window=instance.anchor.result.window)
-    lanes, channels = instance.lanes, instance.size("c")
+    lanes, channels, points = instance.lanes, instance.size("c"), instance.size("w")
     attributes = instance.anchor.attributes
     size = int(attributes["size"])
     before = (size - 1) // 2
@@ -30,14 +39,14 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
     # The squares of all channels of a point, with zeros before and after them.
     length = -(-(blocks * lanes + size) // lanes) * lanes
 
-    def each(inner: Writer, count: int, block: str) -> None:
-        positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
+    def each(inner: Writer, block: str, count: int) -> None:
+        channels_of = Lanes(instance, "c", block, count, [("w", points, "p")])
         inner.line("vec s = splat(0.0f);")
         inner.line(f"UNROLL for (int j = 0; j < {size}; j++)")
         inner.line(f"    s += load(own + {block} * {lanes} + j);")
         alpha = literal(float(attributes["alpha"]) / size)
         inner.line(f"s = s * {alpha} + {literal(float(attributes['bias']))};")
-        value = vector_at(instance, x, "c", positions(x), count)
+        value = channels_of.load(x)
         beta = float(attributes["beta"])
         if beta == 0.75 and float(attributes["bias"]) > 0 <= float(attributes["alpha"]):
             inner.line(f"vec t = {value} * inverse_three_quarters_v(s);")
@@ -48,22 +57,20 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
             inner.line(f"vec t = {value} / sqrt_v(s);")
         else:
             inner.line(f"vec t = {value} * pow_v(s, splat({literal(-beta)}));")
-        write_results(inner, instance, "t", "c", positions, count)
+        channels_of.finish(inner, "t")
 
-    def square(inner: Writer, count: int, block: str) -> None:
-        positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
+    def square(inner: Writer, block: str, count: int) -> None:
+        channels_of = Lanes(instance, "c", block, count, [("w", points, "p")])
         if count == lanes:
-            value = vector_at(instance, x, "c", positions(x), count)
+            value = channels_of.load(x)
         else:
             # What lies in memory past the last channel is not a channel's.
-            value = f"load_part({plus('x', positions(x))}, {count})"
+            value = f"load_part({plus('x', channels_of.place(x))}, {count})"
             if count > 1 and x.stride("c", min(channels, lanes), instance.dims) != 1:
-                value = vector_at(instance, x, "c", positions(x), count)
+                value = channels_of.load(x)
         inner.line(f"const vec v = {value};")
         inner.line(f"store(own + {before} + {block} * {lanes}, v * v);")
 
-    full, rest = divmod(channels, lanes)
-    points = instance.size("w")
     with function(f"{points} points of {channels} channels", parameters(instance)) as inner:
         inner.line(f"float squares[{TOGETHER}][{length}] = {{{{0}}}};")
         with inner.block(f"for (long first = 0; first < {points}; first += {TOGETHER})"):
@@ -72,11 +79,6 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
             for write in (square, each):
                 with inner.block("for (long p = first; p < end; p++)"):
                     inner.line("float *own = squares[p - first];")
-                    if full:
-                        with inner.block(f"for (long c = 0; c < {full}; c++)"):
-                            write(inner, lanes, "c")
-                    if rest:
-                        with inner.block():
-                            write(inner, rest, str(full))
+                    write_vectors(inner, channels, lanes, partial(write, inner), name="c")
     whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
     write_call(whole, code, writer, "lrn_tile", inner)

@@ -6,7 +6,6 @@ channels at a time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -101,12 +100,6 @@ class Pieces:
     def results(self) -> list[Address]:
         """The same without the weights: what results are made of."""
         return [a for a in self.outside if a.pointer != self.w.pointer]
-
-    def parameters(self, operands: Sequence[Address]) -> str:
-        """C parameters of these operands."""
-        output = self.instance.output
-        listed = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in operands]
-        return ", ".join(listed)
 
 
 def windows_text(block: Pieces) -> str:

@@ -22,8 +22,10 @@ from tilewright.numerics.pieces import PRODUCTS, groups
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.primitives.block_products import write_first
-from tilewright.targets.cpu.primitives.chain import PositionOf, vector_at, write_results
-from tilewright.targets.cpu.primitives.code import KernelCode, call, function
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
+from tilewright.targets.cpu.primitives.code import KernelCode, call, function, parameters
 from tilewright.targets.cpu.primitives.piece_points import (
     LINE_WORDS,
     STORED_WORDS,
@@ -63,7 +65,7 @@ def _products_text(block: Pieces, code: KernelCode) -> str:
     count = geometry.rows * geometry.columns
     remark = f"products of {count} points x {block.instance.size('co')} output channels"
     scratch = "float *s" if block.whole else "const float *s"
-    with function(remark, f"{scratch}, {block.parameters(block.outside)}") as writer:
+    with function(remark, f"{scratch}, {parameters(block.instance, (), block.outside)}") as writer:
         writer.line("begin_tiles();")
         for columns, first, times in _couples(block.vectors):
             last = first + times == -(-block.vectors // 2)
@@ -163,7 +165,8 @@ def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: boo
     size = f"{rows * POINTS} points x {columns} vectors of output channels"
     remark = f"{size}, from point {2 * POINTS} p{'; splits the weights' if splits else ''}"
     weights = f"{'' if splits else 'const '}uint32_t *u{', const float *f' if block.whole else ''}"
-    listed = f"const uint32_t *i, {weights}, {block.parameters(block.results)}, long v, long p"
+    pointers = parameters(block.instance, ("long v", "long p"), block.results)
+    listed = f"const uint32_t *i, {weights}, {pointers}"
     taps = geometry.taps
     with function(remark, listed) as writer:
         writer.line("TILES;")
@@ -260,11 +263,10 @@ def _write_results(writer: Writer, block: Pieces, rows: int, columns: int, *, cu
             moves = [(column, geometry.columns, "z")]
             if row:
                 moves.insert(0, (row, geometry.rows, "h" if wraps else "0"))
-            position = PositionOf(instance, "co", vector, moves)
+            channels = Lanes(instance, "co", vector, lanes, moves)
             with writer.block():
                 value = f"load({plus('t', str(number * TILE_WORDS))})"
                 if block.bias is not None:
-                    at = position(block.bias)
-                    value += f" + {vector_at(instance, block.bias, 'co', at, lanes)}"
+                    value += f" + {channels.load(block.bias)}"
                 writer.line(f"const vec d = {value};")
-                write_results(writer, instance, "d", "co", position, lanes)
+                channels.finish(writer, "d")

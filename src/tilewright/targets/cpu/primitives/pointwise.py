@@ -35,18 +35,16 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         return
     addresses = instance.addresses
     variables = [f"i{number}" for number in range(len(runs) - 1)]
-    kinds = [
-        f"{'' if a.pointer == instance.output.pointer else 'const '}{a.c_type}" for a in addresses
-    ]
     with writer.block():
         for number, address in enumerate(addresses):
-            base = address.first(instance.dims)
-            writer.line(f"{kinds[number]} *p{number} = {base};")
+            pointer = instance.declared(address, f"p{number}")
+            writer.line(f"{pointer} = {address.first(instance.dims)};")
         counts = [(name, run.count) for name, run in zip(variables, runs, strict=False)]
         with loops(writer, counts):
-            for number, kind in enumerate(kinds if variables else []):
+            for number, address in enumerate(addresses if variables else []):
                 steps = [(run.steps[number], v) for v, run in zip(variables, runs, strict=False)]
-                writer.line(f"{kind} *q{number} = {plus(f'p{number}', total(steps))};")
+                pointer = instance.declared(address, f"q{number}")
+                writer.line(f"{pointer} = {plus(f'p{number}', total(steps))};")
             prefix = "q" if variables else "p"
             pointers = {a.pointer: f"{prefix}{number}" for number, a in enumerate(addresses)}
             _innermost(writer, instance, runs[-1], pointers)
@@ -100,7 +98,7 @@ def _runs(instance: Instance) -> list[Run] | None:
                 step = address.block_stride(dim, block, size, instance.dims)
             else:
                 step = address.stride(dim, size, instance.dims)
-            if step is None or not _inside(instance, address):
+            if step is None or not all(map(all, instance.inside(address))):
                 return None
             steps.append(step)
         if count > 1:
@@ -134,11 +132,7 @@ def in_lanes(instance: Instance) -> bool:
 
 def _in_lanes(instance: Instance, step: Step) -> bool:
     """Return True if a step runs on vectors: on floats, or a map of affine quantisation."""
-    elements = [
-        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
-        for operand in step.inputs
-    ]
-    elements.append(step.result.element)
+    elements = [*instance.elements(step), step.result.element]
     if step.operation == "cast":
         return all(element in FLOAT_LANES for element in elements)
     if step.operation in AFFINE or step.operation in COPIES:
@@ -197,16 +191,3 @@ def _block_of(instance: Instance, dim: str) -> int:
         if dim in window.dims and len(factors) == 2
     }
     return blocks.pop() if len(blocks) == 1 else 0
-
-
-def _inside(instance: Instance, address: Address) -> bool:
-    """Return True if the window stays within the tensor: nothing is padding."""
-    whole = {
-        name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
-        for name, extent in instance.dims.items()
-    }
-    for window, extent in zip(address.window, address.shape, strict=True):
-        low, size = window.interval(whole)
-        if low < 0 or low + size > extent:
-            return False
-    return True

@@ -14,7 +14,9 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
 from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters
 from tilewright.targets.cpu.primitives.reduction import write_reduction
 from tilewright.targets.cpu.primitives.steps import Tile
@@ -118,22 +120,19 @@ def _start(writer: Writer, tile: Tile) -> None:
     """Set the accumulators: to bias and what else is summed, or to what earlier parts left."""
     instance = tile.instance
     bias = instance.anchor.inputs[2] if len(instance.anchor.inputs) > 2 else None
-    output = instance.output
 
     def initial(v: int) -> None:
-        count = tile.lanes(v)
-        position = _positions(tile, v)
+        at = _lanes(tile, v)
         if isinstance(bias, Address):
-            value = vector_at(instance, bias, "co", position(bias), count)
+            value = at.load(bias)
         else:
             value = "splat_int(0)" if tile.bytes else "splat(0.0f)"
         for operand in instance.summed_first:
-            value += f" + {vector_at(instance, operand, 'co', position(operand), count)}"
+            value += f" + {at.load(operand)}"
         writer.line(f"{tile.loops()} a[{tile.point}][{v}] = {value};")
 
     def earlier(v: int) -> None:
-        count = tile.lanes(v)
-        value = vector_at(instance, output, "co", _positions(tile, v)(output), count)
+        value = _lanes(tile, v).load(instance.output)
         writer.line(f"{tile.loops()} a[{tile.point}][{v}] = {value};")
 
     if not instance.split:
@@ -148,11 +147,11 @@ def _start(writer: Writer, tile: Tile) -> None:
             earlier(v)
 
 
-def _positions(tile: Tile, v: int) -> PositionOf:
+def _lanes(tile: Tile, v: int) -> Lanes:
     moves = [(tile.column, tile.columns, "j")]
     if tile.rows > 1:
         moves.append((tile.row, tile.rows, "q"))
-    return PositionOf(tile.instance, "co", str(v), moves)
+    return Lanes(tile.instance, "co", str(v), tile.lanes(v), moves)
 
 
 def _finish(writer: Writer, tile: Tile) -> None:
@@ -161,14 +160,10 @@ def _finish(writer: Writer, tile: Tile) -> None:
     chain = len(instance.steps) > 1 + len(instance.summed_first)
 
     def write(v: int, with_chain: bool) -> None:
-        count = tile.lanes(v)
-        positions = _positions(tile, v)
+        at = _lanes(tile, v)
         with writer.block(tile.loops()):
             writer.line(f"const {tile.lane_type} t = a[{tile.point}][{v}];")
-            name = "t"
-            if with_chain:
-                name = write_chain(writer, instance, "t", "co", positions, count)
-            writer.line(store_at(instance, name, "co", positions(instance.output), count))
+            writer.line(at.store(at.chain(writer, "t") if with_chain else "t"))
 
     if instance.split and chain:
         with writer.block("if (last_part)"):

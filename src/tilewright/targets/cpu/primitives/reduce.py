@@ -14,7 +14,7 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives import general
-from tilewright.targets.cpu.primitives.chain import PositionOf, write_results
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     function,
@@ -166,8 +166,7 @@ def _lanes(instance: Instance, x: Address, runs: list[tuple[int, int]], dim: str
                 if operation == "reduce_mean":
                     value += f" / {literal(float(_count(instance)))}"
                 inner.line(f"const vec t = {value};")
-                positions = PositionOf(instance, dim, str(number), [])
-                write_results(inner, instance, "t", dim, positions, count)
+                Lanes(instance, dim, str(number), count).finish(inner, "t")
     return inner
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, write_results
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.channels import by_channels
 from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters, write_call
 
@@ -38,7 +38,6 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             places = [
                 x.part(1, channel % groups * each + channel // groups) for channel in channels
             ]
-            position = PositionOf(whole, "c", str(start // lanes), [("w", width, "j")])
             with inner.block(f"for (long j = 0; j < {width}; j++)"):
                 inner.line(f"const {x.c_type} *p = x + j * {step};")
                 if whole_vectors:
@@ -46,7 +45,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 else:
                     listed = ", ".join(f"p[{place}]" for place in places)
                     inner.line(f"const vec t = {{{listed}{', 0.0f' * (lanes - count)}}};")
-                write_results(inner, whole, "t", "c", position, count)
+                moves = [("w", width, "j")]
+                Lanes(whole, "c", str(start // lanes), count, moves).finish(inner, "t")
     write_call(instance, code, writer, "shuffle_row", inner)
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_results
+from tilewright.targets.cpu.primitives.chain import (
+    Lanes,
+)
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     function,
@@ -72,14 +74,10 @@ def _row(inner: Writer, instance: Instance, x: Address) -> None:
     inner.line("sum = 1.0f / sum_v(s);")
 
     def write(at: str, part: int) -> None:
-        positions = PositionOf(instance, "axis", at, [])
-        if kept:
-            value = vector_at(instance, instance.output, "axis", positions(instance.output), part)
-        else:
-            value = vector_at(instance, x, "axis", positions(x), part)
-            value = f"exp_low_v({value} - most)"
+        along = Lanes(instance, "axis", at, part)
+        value = along.load(instance.output) if kept else f"exp_low_v({along.load(x)} - most)"
         inner.line(f"const vec t = {value} * sum;")
-        write_results(inner, instance, "t", "axis", positions, part)
+        along.finish(inner, "t")
 
     write_vectors(inner, count, lanes, write)
 
@@ -88,23 +86,22 @@ def _lanes(inner: Writer, instance: Instance, x: Address, dim: str) -> None:
     """A row in each lane."""
     count, part = instance.size("axis"), instance.size(dim)
     kept = len(instance.steps) == 1 and instance.output.element == "float32"
-    positions = PositionOf(instance, dim, "0", [("axis", count, "i")])
-    place = positions(x)
+    rows = Lanes(instance, dim, "0", part, [("axis", count, "i")])
     inner.line("vec m = splat(-INFINITY), s = splat(0.0f);")
     head = f"for (long i = 0; i < {count}; i++)"
-    value = vector_at(instance, x, dim, place, part)
+    value = rows.load(x)
     inner.line(head)
     inner.line(f"    m = max_v({value}, m);")
     with inner.block(head):
         inner.line(f"const vec e = exp_low_v({value} - m);")
         inner.line("s += e;")
         if kept:
-            inner.line(store_at(instance, "e", dim, positions(instance.output), part))
+            inner.line(rows.store("e"))
     inner.line("s = 1.0f / s;")
     with inner.block(head):
-        again = vector_at(instance, instance.output, dim, positions(instance.output), part)
-        inner.line(f"const vec t = {again if kept else f'exp_low_v({value} - m)'} * s;")
-        write_results(inner, instance, "t", dim, positions, part)
+        value = rows.load(instance.output) if kept else f"exp_low_v({value} - m)"
+        inner.line(f"const vec t = {value} * s;")
+        rows.finish(inner, "t")
 
 
 def _elements(inner: Writer, instance: Instance, x: Address, row: Mapping[str, str]) -> None:

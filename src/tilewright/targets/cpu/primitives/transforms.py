@@ -8,12 +8,9 @@ from tilewright.numerics.winograd import SCALES
 from tilewright.targets.cpu.primitives import directly
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import (
-    PositionOf,
-    vector_at,
-    write_chain,
-    write_results,
+    Lanes,
 )
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, function
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, function, parameters
 
 
 def _one_dimension(block: Block, code: KernelCode, which: str) -> str:
@@ -106,12 +103,8 @@ def output_text(block: Block, code: KernelCode) -> str:
     instance, tile = block.instance, block.tile
     transform = _one_dimension(block, code, "output")
     rows, columns = block.tiles
-    pointers = [
-        f"{'' if a == instance.output else 'const '}{a.c_type} *{a.pointer}" for a in block.outside
-    ]
-    listed = ", ".join(
-        ["const float *s", directly.parameters(block), *pointers, "long high", "long wide"]
-    )
+    pointers = parameters(instance, ("long high", "long wide"), block.outside)
+    listed = f"const float *s, {directly.parameters(block)}, {pointers}"
     with function(f"{rows} x {columns} tiles of {tile} x {tile} outputs", listed) as writer:
         writer.line(f"for (long z = 0; z < {rows}; z++)")
         with writer.block(f"for (long g = 0; g < {columns}; g++)"):
@@ -133,7 +126,7 @@ def _write_output(
     count = min(lanes, instance.size("co") - number * lanes)
     (row, height), (column, width) = block.results
     moves = [("th", rows, "z"), ("tw", columns, "g"), (row, height, "i"), (column, width, "j")]
-    position = PositionOf(instance, "co", str(number), moves)
+    channels = Lanes(instance, "co", str(number), count, moves)
     between = lanes * rows * columns
     at = total([(lanes * columns, "z"), (lanes, "g")], block.products + number * between)
     with writer.block():
@@ -152,20 +145,19 @@ def _write_output(
         added = ""
         if block.bias is not None:
             # It depends on the channel alone.
-            value = vector_at(instance, block.bias, "co", position(block.bias), count)
-            writer.line(f"const vec bias = {value};")
+            writer.line(f"const vec bias = {channels.load(block.bias)};")
             added = " + bias"
         if instance.pool:
-            _write_pool(writer, block, position, count, added)
+            _write_pool(writer, block, channels, added)
         results = f"p[i * {width} + j]" if instance.pool else f"o[i * {tile} + j]{added}"
         writer.line("for (long i = 0; i < rows; i++)")
         with writer.block("for (long j = 0; j < columns; j++)"):
             writer.line(f"vec t = {results};")
             rest = slice(instance.pool + 1, None)
-            write_results(writer, instance, "t", "co", position, count, rest)
+            channels.finish(writer, "t", rest)
 
 
-def _write_pool(writer: Writer, block: Block, position: PositionOf, count: int, added: str) -> None:
+def _write_pool(writer: Writer, block: Block, channels: Lanes, added: str) -> None:
     """The steps up to a pool, and what it makes of the tile's windows, as the pool alone would."""
     instance, tile = block.instance, block.tile
     step = instance.steps[instance.pool]
@@ -180,8 +172,7 @@ def _write_pool(writer: Writer, block: Block, position: PositionOf, count: int, 
         with writer.block(f"UNROLL for (int l = 0; l < {window[1]}; l++)"):
             index = f"(i * {window[0]} + k) * {tile} + j * {window[1]} + l"
             writer.line(f"vec t = o[{index}]{added};")
-            before = slice(1, instance.pool)
-            name = write_chain(writer, instance, "t", "co", position, count, before)
+            name = channels.chain(writer, "t", slice(1, instance.pool))
             writer.line(f"a += {name};" if mean else f"a = larger({name}, a);")
         divided = f" / {literal(float(window[0] * window[1]))}" if mean else ""
         writer.line(f"p[i * {width} + j] = a{divided};")

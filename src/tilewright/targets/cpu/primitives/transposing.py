@@ -47,10 +47,10 @@ def emit(instance: Instance, writer: Writer, runs: Sequence[Run]) -> bool:
     counts = [(f"i{number}", run.count) for number, run in enumerate(outer)]
     with writer.block(), loops(writer, counts):
         for number, address in enumerate(addresses):
-            constant = "" if address.pointer == instance.output.pointer else "const "
+            pointer = instance.declared(address, f"p{number}")
             base = address.first(instance.dims)
             moved = total([(run.steps[number], f"i{n}") for n, run in enumerate(outer)])
-            writer.line(f"{constant}{address.c_type} *p{number} = {plus(base, moved)};")
+            writer.line(f"{pointer} = {plus(base, moved)};")
         full, rest = divmod(square.across.count, lanes)
         wide, narrow = divmod(square.along.count, lanes)
         for start, end, tall in (

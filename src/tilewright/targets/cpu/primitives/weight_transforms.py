@@ -35,7 +35,7 @@ def transformed_products_text(block: Block, code: KernelCode) -> str:
     kind = block.w.c_type
     remark = f"{block.planes} products of {prod(block.tiles)} tiles x {block.channels} channels"
     with function(remark, f"const {kind} *w, float *s, const {kind} *next") as writer:
-        writer.line(f"float *u = s + {block.panels};")
+        writer.line(f"float *u = s + {block.products + block.planes * block.output_plane};")
         # Nothing stands beside the first row's transform.
         transform = code.function("winograd_weights", _weights_text(block, 0))
         writer.line(f"for (long v = 0; v < {block.vectors}; v++)")

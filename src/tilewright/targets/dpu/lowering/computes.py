@@ -13,7 +13,7 @@ from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES
 from tilewright.targets.dpu.lowering.dependences import Area
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
-from tilewright.targets.dpu.lowering.instructions import Instructions
+from tilewright.targets.dpu.lowering.program import Program
 from tilewright.targets.dpu.lowering.tiles import Tile
 from tilewright.targets.dpu.places import BASES
 from tilewright.tile.dialect import BufferOp, StageOp
@@ -42,7 +42,7 @@ class Window:
 class Execution:
     """One execution of a compute, on one tile."""
 
-    build: Instructions
+    build: Program
     stage: StageOp
     inputs: list[Tile]
     output: Tile
@@ -74,14 +74,10 @@ class Execution:
         node = self.stage.node.data if self.stage.node is not None else ""
         return refuse(code, f"{self.stage.operation.data}: {reason}", node, help)
 
-    def initialise(self, mnemonic: str, values: Mapping[str, int]) -> None:
-        """Add an INIT, where it differs from the one before."""
-        for statement in reversed(self.build.statements):
-            if statement.mnemonic == mnemonic:
-                if statement.values == values:
-                    return
-                break
-        self.build.add(mnemonic, **values)
+    def refuse_dilation(self) -> None:
+        """Refuse (``lower-dilation``) windows whose elements lie apart."""
+        if self.pair("dilations") != (1, 1):
+            raise self.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
 
     def blocks(self, most: int, window: Window | None = None) -> Iterator[tuple[int, int]]:
         """First row, counted from the tile's, and number of rows of what is computed at once.
@@ -113,7 +109,7 @@ class Execution:
         return (held - kernel) // stride + 1
 
     def source(self, window: Window, row: int, rows: int) -> dict[str, int]:
-        """Fields of where the windows of some rows of results begin, and of their padding."""
+        """Fields of the windows of some rows of results: where they begin, and their padding."""
         image, out = self.inputs[0], self.output
         (kernel_h, kernel_w), (down, along) = window.kernel, window.strides
         y = (out.first_row + row) * down - window.pads[0]
@@ -134,6 +130,8 @@ class Execution:
             **bases,
             "bank_id_in": image.group.first + bank,
             "stride_offset_in": line,
+            "length": out.pixels,
+            "channel_group": image.groups,
             "pad_top": max(0, -y),
             "pad_left": max(0, -x),
             "pad_bottom": kernel_h - 1 - max(0, below),
@@ -154,30 +152,26 @@ class Execution:
         bank, address = self.output.bank(row)
         return {"bank_id_out": bank, "bank_addr_out": (address + group) % DEPTH}
 
-    def rows_out(self, row: int) -> dict[str, int]:
-        """Fields of INITs: how many rows of results share a bank, and which place ``row`` has."""
-        step = self.output.step
-        if step > MOST_STEP:
-            raise self.refuse(
-                "lower-stride",
-                f"its result is read by windows of stride {step}, for which it would write {step} "
-                "rows to a bank",
-                f"strides up to {MOST_STEP}",
-            )
-        return {"stride_out": step, "stride_offset_out": self.output.line(row)[2]}
-
     def common(self, window: Window, row: int, rows: int) -> dict[str, int]:
-        """Fields of all INITs of windows."""
+        """Fields of windows and results that do not depend on where they begin."""
         image, out = self.inputs[0], self.output
         if window.strides[0] != image.step:
             raise self.refuse("lower-stride", "its rows in the banks are for another stride")
+        if out.step > MOST_STEP:
+            raise self.refuse(
+                "lower-stride",
+                f"its result is read by windows of stride {out.step}, for which it would write "
+                f"{out.step} rows to a bank",
+                f"strides up to {MOST_STEP}",
+            )
         turns = out.circle > self.core.rows and out.step == 1
         return {
             "jump_read": image.jump,
             "jump_read_endl": image.row_jump,
             "jump_write": out.jump,
             "jump_write_endl": out.turn if turns else out.row_jump,
-            **self.rows_out(row),
+            "stride_out": out.step,
+            "stride_offset_out": out.line(row)[2],
             "kernel_h": window.kernel[0],
             "kernel_w": window.kernel[1],
             "stride_h": window.strides[0],
@@ -186,8 +180,8 @@ class Execution:
         }
 
     def sums(self) -> dict[str, int]:
-        """Fields of INITs of sums of products."""
-        shift = self.epilogue.shift
+        """Fields of sums of products."""
+        shift, image = self.epilogue.shift, self.inputs[0]
         if not 0 <= shift <= MOST_SHIFT:
             raise self.refuse(
                 "lower-shift",
@@ -195,13 +189,26 @@ class Execution:
                 f"{self.epilogue.result}: a shift to the right by {shift}",
                 f"binary points with a shift of 0 to {MOST_SHIFT}",
             )
-        return {"shift_cut": shift, "shift_bias": self.bias_shift}
+        return {
+            "shift_cut": shift,
+            "shift_bias": self.bias_shift,
+            "channel_offset": image.groups * self.core.channels - image.channels,
+            "act_type": ACTIVATIONS.index(self.epilogue.activation),
+        }
 
-    @property
-    def unused(self) -> int:
-        """Channels at the end of the input's last group that hold nothing."""
-        image = self.inputs[0]
-        return image.groups * self.core.channels - image.channels
+    def compute(
+        self,
+        mnemonic: str,
+        window: Window,
+        values: Mapping[str, int],
+        weights: Sequence[Area] = (),
+    ) -> None:
+        """Add an instruction of the MISC engine for each block of rows of results, with ``values``
+        beside the fields of its windows."""
+        for row, rows in self.blocks(self.core.misc_rows, window):
+            fields = {**self.source(window, row, rows), **self.common(window, row, rows), **values}
+            number = self.build.add_with_init(mnemonic, {**fields, **self.target(row)})
+            self.touch(number, row, rows, window, weights)
 
 
 def product(at: Execution) -> None:
@@ -210,8 +217,7 @@ def product(at: Execution) -> None:
     weight = at.inputs[1]
     window = Window((1, 1))
     if at.stage.operation.data == "conv":
-        if at.pair("dilations") != (1, 1):
-            raise at.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
+        at.refuse_dilation()
         sizes = weight.tensor.shape
         window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
         if at.inputs[0].runs is not None:
@@ -223,56 +229,39 @@ def product(at: Execution) -> None:
         raise at.refuse("lower-layout", "rows of the input are its channels")
     if max(window.strides) > MOST_POOL:
         raise at.refuse("lower-stride", f"strides {list(window.strides)}", "strides up to 8")
-    image = at.inputs[0]
+    image, sums = at.inputs[0], at.sums()
     step = window.kernel[0] * window.kernel[1] * image.groups
-    activation = ACTIVATIONS.index(at.epilogue.activation)
     for row, rows in at.blocks(core.rows, window):
-        source = at.source(window, row, rows)
-        init = {"act_type": activation, "stride_offset_in": source.pop("stride_offset_in")}
-        at.initialise("convinit", at.common(window, row, rows) | at.sums() | init)
-        first = len(build.statements)
+        fields = {**at.source(window, row, rows), **at.common(window, row, rows), **sums}
+        numbers: list[int] = []
         for group in range(at.output.groups):
-            number = build.add(
-                "conv", **source, **at.target(row, group), length=at.output.pixels,
-                channel_group=image.groups, channel_offset=at.unused,
-                bank_addr_weights=(weight.base + group * step) % DEPTH,
-                bank_addr_bias=at.bias_row + (group if at.bias_shift else 0),
-            )  # fmt: skip
-            build.touch(number, [weight.block((weight.base + group * step) % DEPTH, step)])
-        at.touch(first, row, rows, window, at.bias)
+            taps = (weight.base + group * step) % DEPTH
+            bias = at.bias_row + (group if at.bias_shift else 0)
+            own = {"bank_addr_weights": taps, "bank_addr_bias": bias, **at.target(row, group)}
+            numbers.append(build.add_with_init("conv", {**fields, **own}))
+            build.touch(numbers[-1], [weight.block(taps, step)])
+        at.touch(numbers[0], row, rows, window, at.bias)
 
 
 def depthwise(at: Execution) -> None:
     """A convolution channel by channel."""
     weight, image = at.inputs[1], at.inputs[0]
-    if at.pair("dilations") != (1, 1):
-        raise at.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
+    at.refuse_dilation()
     sizes = weight.tensor.shape
     window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
     if max(window.strides) > 16:
         raise at.refuse("lower-stride", f"strides {list(window.strides)}", "strides up to 16")
-    for row, rows in at.blocks(at.core.misc_rows, window):
-        source = at.source(window, row, rows)
-        offset = {"stride_offset_in": source.pop("stride_offset_in")}
-        at.initialise("dwinit", at.common(window, row, rows) | at.sums() | offset)
-        number = at.build.add(
-            "dwconv", **source, **at.target(row), length=at.output.pixels,
-            channel_group=image.groups, channel_offset=at.unused,
-            bank_addr_weights=weight.base, bank_addr_bias=at.bias_row,
-            act_type=ACTIVATIONS.index(at.epilogue.activation),
-        )  # fmt: skip
-        taps = weight.block(weight.base, window.kernel[0] * window.kernel[1] * image.groups)
-        at.touch(number, row, rows, window, [taps, *at.bias])
+    values = {**at.sums(), "bank_addr_weights": weight.base, "bank_addr_bias": at.bias_row}
+    taps = weight.block(weight.base, window.kernel[0] * window.kernel[1] * image.groups)
+    at.compute("dwconv", window, values, [taps, *at.bias])
 
 
 def maximum(at: Execution) -> None:
     """The maximum of windows: by POOL where its fields hold the window, else by the ALU."""
-    kernel = at.pair("kernel")
-    if at.pair("dilations") != (1, 1):
-        raise at.refuse("lower-dilation", "windows cannot be dilated", "a dilation of 1")
-    window = Window(kernel, at.pair("strides"), at.pair("pads", (0, 0)))
-    if max(*kernel, *window.strides) <= MOST_POOL:
-        _pool(at, window, {"pool_type": 0, "shift_cut": 0})
+    at.refuse_dilation()
+    window = Window(at.pair("kernel"), at.pair("strides"), at.pair("pads", (0, 0)))
+    if max(*window.kernel, *window.strides) <= MOST_POOL:
+        at.compute("pool", window, {"pool_type": 0, "shift_cut": 0})
     else:
         _alu(at, window, {"exec_mode": ALU_MODES.index("max"), "shift_cut": 0})
 
@@ -290,23 +279,9 @@ def average(at: Execution) -> None:
     height, width = window.kernel
     plain = factor == 1 or (height == width and (factor, shift) == AVERAGE_FACTORS.get(width))
     if at.core.isa == 0 and plain and max(*window.kernel, *window.strides) <= MOST_POOL:
-        return _pool(at, window, {"pool_type": 1, "shift_cut": 0})
+        return at.compute("pool", window, {"pool_type": 1, "shift_cut": 0})
     values = {"exec_mode": ALU_MODES.index("average"), "shift_cut": 8 + shift}
     return _alu(at, window, values | {"multi_factor": factor})
-
-
-def _pool(at: Execution, window: Window, values: dict[str, int]) -> None:
-    for row, rows in at.blocks(at.core.misc_rows, window):
-        source = at.source(window, row, rows)
-        common = at.common(window, row, rows)
-        common["stride_offset_in"] = source.pop("stride_offset_in")
-        lines = {name: common.pop(name) for name in ("jump_read_endl", "jump_write_endl")}
-        at.initialise("poolinit", common | values)
-        number = at.build.add(
-            "pool", **source, **at.target(row), **lines, length=at.output.pixels,
-            channel_group=at.output.groups,
-        )  # fmt: skip
-        at.touch(number, row, rows, window)
 
 
 def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
@@ -315,18 +290,7 @@ def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
             "lower-window", f"a window of {list(window.kernel)} with strides "
             f"{list(window.strides)}: this revision has only POOL", f"sizes up to {MOST_POOL}",
         )  # fmt: skip
-    for row, rows in at.blocks(at.core.misc_rows, window):
-        source = at.source(window, row, rows)
-        common = at.common(window, row, rows)
-        del common["valid_pixel_parallel"]
-        common |= {
-            "stride_offset_in": source.pop("stride_offset_in"),
-            "length": at.output.pixels,
-            "channel_group": at.output.groups,
-        }
-        at.initialise("aluinit", common | values)
-        number = at.build.add("alu", **source, **at.target(row), valid_pixel_parallel=rows)
-        at.touch(number, row, rows, window)
+    at.compute("alu", window, values)
 
 
 def points(at: Execution) -> None:

@@ -63,9 +63,10 @@ class Dependences:
         """What the kernel's instructions load or store, which counts for kernels behind it."""
 
     def open(self) -> None:
-        """Begin a kernel. What one that was refused has left counts no more: nothing is emitted
-        then."""
-        del self.waits[self.start :]
+        """Begin a kernel; what one that was refused has left counts no more."""
+        if len(self.waits) > self.start:
+            del self.waits[self.start :]
+            self._last[self._last >= self.start] = -1
         self._moved = []
 
     def add(self) -> None:
@@ -100,27 +101,8 @@ class Dependences:
             self.wait(number, engines[not store], producer)
         self._moved.append((span, store, number))
 
-    def close(self, order: NDArray[np.int64] | None = None) -> None:
-        """End a kernel, whose instructions may have been given another ``order``, by number from
-        its first."""
-        if order is not None:
-            place = np.empty(len(order), np.int32)
-            place[order] = np.arange(len(order), dtype=np.int32)
-            mine = self._last >= self.start
-            self._last[mine] = place[self._last[mine] - self.start] + self.start
-            self._moved = [
-                (span, store, int(place[number - self.start]) + self.start)
-                for span, store, number in self._moved
-            ]
-            self.waits[self.start :] = [
-                [
-                    int(place[producer - self.start]) + self.start
-                    if producer >= self.start
-                    else producer
-                    for producer in self.waits[self.start + number]
-                ]
-                for number in order.tolist()
-            ]
+    def close(self) -> None:
+        """End a kernel."""
         for span, store, number in self._moved:
             self._bytes(span, store)[:] = number
         self._moved = []

@@ -19,7 +19,7 @@ from tilewright.targets.dpu.core import DEPTH
 from tilewright.targets.dpu.lowering.computes import COMPUTES, Execution
 from tilewright.targets.dpu.lowering.dependences import Area
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
-from tilewright.targets.dpu.lowering.instructions import Instructions
+from tilewright.targets.dpu.lowering.program import Program
 from tilewright.targets.dpu.lowering.tiles import Box, Runs, Tensor, Tile
 from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
@@ -38,7 +38,7 @@ ZEROS = DEPTH - MOST_GROUPS
 class KernelLowering:
     """One kernel being lowered into a builder."""
 
-    def __init__(self, whole: Lowering, program: ProgramOp, build: Instructions) -> None:
+    def __init__(self, whole: Lowering, program: ProgramOp, build: Program) -> None:
         self.whole = whole
         self.core = whole.core
         self.program = program
@@ -80,11 +80,10 @@ class KernelLowering:
 
     def _wait(self, op: Command, first: int) -> None:
         """Let the first instruction of a command wait for buffers as a whole, whose users end."""
-        waits, start = self.build.dependences, self.build.dependences.start
         for name in self._waits_of(op, rows=False):
             for user, end in self._ends.items():
                 if any(buffer.symbol.data == name for buffer in buffers_of(user)):
-                    waits.wait(start + first, self.build.engine(end), start + end)
+                    self.build.dependences.wait(first, self.build.engine(end), end)
 
     def _waits_of(self, op: Command, *, rows: bool) -> frozenset[str]:
         """The buffers for whose rows a command waits, or those for which as a whole."""

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.targets.dpu.core import Core
-from tilewright.targets.dpu.lowering.dispatch import dispatch_order
-from tilewright.targets.dpu.lowering.instructions import Instructions
 from tilewright.targets.dpu.lowering.kernel import KernelLowering
 from tilewright.targets.dpu.lowering.program import Program
 from tilewright.targets.dpu.machine import MOST_GROUPS
@@ -72,11 +70,10 @@ class Lowering:
             self.programs.append(Program(self.core))
             self._open = True
         whole = self.programs[-1]
-        build = Instructions(self.core, whole.dependences)
-        KernelLowering(self, program, build).lower()
-        order = dispatch_order(build) if program.interleaved is not None else None
-        whole.append(build, order)
-        size = len(build.statements)
+        whole.open()
+        KernelLowering(self, program, whole).lower()
+        size = len(whole.statements) - whole.dependences.start
+        whole.close()
         self.starts.append((self._count, self._count + size))
         self._count += size
 

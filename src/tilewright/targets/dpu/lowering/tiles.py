@@ -17,7 +17,7 @@ from math import prod
 from tilewright.errors import refuse
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.lowering.dependences import Area
-from tilewright.targets.dpu.lowering.instructions import Instructions
+from tilewright.targets.dpu.lowering.program import Program
 
 Box = tuple[tuple[int, int], ...]
 """Start and size along each axis of a tensor."""
@@ -283,7 +283,7 @@ class Tile:
             areas.append(Area(banks, rows, self.waited, lines, self.jump))
         return areas
 
-    def transfer(self, build: Instructions, mnemonic: str) -> None:
+    def transfer(self, build: Program, mnemonic: str) -> None:
         """LOADs or SAVEs of all rows."""
         tensor = self.tensor
         axes = tensor.axes
@@ -307,7 +307,7 @@ class Tile:
             )  # fmt: skip
         return None
 
-    def _load_runs(self, build: Instructions, runs: Runs) -> None:
+    def _load_runs(self, build: Program, runs: Runs) -> None:
         """LOADs of rows whose pixels are the windows of results, padding filled with zeros."""
         tensor, axes = self.tensor, self.tensor.axes
         assert axes.pixel is not None

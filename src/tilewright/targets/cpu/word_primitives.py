@@ -1,29 +1,43 @@
-"""The primitives of 8-bit integers: uint8 by int8 into int32 lanes, with what follows in them.
+"""The primitives of numbers of which a lane takes several in one step: 8-bit integers (uint8 by
+int8 into int32 lanes, with what follows in them), and bfloat16 (into float32).
 
-Layouts are the float primitives' own: activations NCHW16c, one byte a channel, so that images pass
-between both kinds; weights keep side by side the input channels of an output channel that a lane
-adds up in one step: four, of a processor with dot products of bytes (OIHW4i16o4i), else two, which
-are widened to 16 bits (OIHW4i8o2i).
+Layouts are the float primitives' own: activations NCHW16c, one number a channel, so that images
+pass between the kinds; weights keep side by side the input channels of an output channel that a
+lane adds up in one step: four bytes, of a processor with dot products of bytes (OIHW4i16o4i), else
+two, which are widened to 16 bits (OIHW4i8o2i), and two bfloat16, as AVX512-BF16 takes them
+(OIHW8i16o2i).
 """
 
 from __future__ import annotations
 
 from tilewright.machine import Primitive
-from tilewright.targets.cpu.functions import Kind
+from tilewright.targets.cpu.functions import MOST, Kind
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 FIRST = 4
 """Channels of an image that a first convolution reads."""
 
 PAIR = 2
-"""Bytes that a lane adds up in one step without dot products of bytes."""
+"""Numbers that a lane adds up in one step: bytes without dot products of bytes, and bfloat16."""
 
-_ELEMENTS = {
+FEWEST = 5
+"""Input channels of bfloat16; of fewer, half a word and most of a block would be empty."""
+
+_BYTES = {
     "input": ("uint8",),
     "weight": ("int8",),
     "bias": ("int32",),
     "residual": ("float32", "int32", "uint8", "int8"),
     "output": ("int32", "uint8", "int8", "float32"),
+}
+
+
+_SHORTS = {
+    "input": ("bfloat16",),
+    "weight": ("bfloat16",),
+    "bias": ("float32", "bfloat16"),
+    "residual": ("float32", "bfloat16", "uint8", "int8"),
+    "output": ("float32", "bfloat16", "uint8", "int8"),
 }
 
 
@@ -34,7 +48,7 @@ def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, 
     temporaries = _temporaries(lanes, word)
     fit = _pair_tiles(words) if word == PAIR else ()
     own = CpuPrimitive(dot=word, temporaries=temporaries, fit=fit)
-    kind = Kind(lanes, words, word, _ELEMENTS, own)
+    kind = Kind(lanes, words, word, _BYTES, own)
     return (
         kind.conv("conv_first_8", f"OIHW{inner}", source=f"NCHW{FIRST}c", ci=(1, FIRST), g=(1, 1)),
         kind.conv("conv_8", blocked),
@@ -72,4 +86,17 @@ def _pair_tiles(words: float) -> tuple[tuple[float, float, float, float], ...]:
         (vectors, points, step(vectors, points), 20.0 + 2.0 * points * vectors)
         for vectors in range(1, MOST_VECTORS + 1)
         for points in range(1, MOST_POINTS + 1)
+    )
+
+
+def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ...]:
+    """Products of bfloat16, of which vectors of ``lanes`` add up ``pairs`` pairs a cycle.
+
+    ``wide`` is the number of output channels that a register tile of a matrix product covers.
+    """
+    kind = Kind(lanes, pairs, PAIR, _SHORTS, CpuPrimitive(dot=PAIR, temporaries=1))
+    return (
+        kind.conv("conv_16", f"OIHW{lanes // PAIR}i{lanes}o{PAIR}i", ci=(FEWEST, MOST)),
+        *kind.wide_matmuls("matmul_16", f"OI{wide}o{PAIR}i", wide),
+        kind.matmul("matmul_16", f"OI{lanes}o{PAIR}i"),
     )

@@ -1,4 +1,4 @@
-"""Webs are what plain sets of reaching definitions make of them; colours part what meets."""
+"""Uses see the definitions that they saw before in the registers of the machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import pytest
 from tests.targets.cambricon.lowering.test_tidy import Program
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.colours import coloured
-from tilewright.targets.cambricon.lowering.webs import Block, blocks_of, webs_of
+from tilewright.targets.cambricon.lowering.liveness import Block, assigned, blocks_of
 from tilewright.targets.cambricon.statements import Statement, statement
 
 Definition = tuple[int, int]
@@ -54,45 +53,20 @@ def program(seed: int) -> tuple[list[Statement], dict[int, list[Register]]]:
     return code, {id(place): [Register(3), Register(4)]}
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_webs_join_what_reaches_one_use(seed: int) -> None:
-    code, lost = program(seed)
-    blocks = blocks_of(code)
-    before = reaching(code, blocks, lost)
-    # Every definition's web, as a set that all of its definitions share; and every web's uses.
-    every = {(at, r) for at in range(len(code)) for r in defined(code, at, lost)}
-    shared = {one: {one} for one in every | {one for some in before[0].values() for one in some}}
-    uses: list[tuple[Definition, tuple[int, int]]] = []
-    for at, one in enumerate(code):
-        for place, register in one.reads:
-            seen = set(before[at][register.number])
-            uses.append((min(seen), (at, place)))
-            if one.adds and register == one.written and place == 0:
-                seen |= {(at, register.number)}
-            together = set[Definition]().union(*(shared[other] for other in seen))
-            for other in together:
-                shared[other] = together
-    webs = webs_of(code, blocks, lost)
-    assert sum(len(web.defs) for web in webs) == len(every)
-    for web in webs:
-        expected = shared[web.defs[0], web.register]
-        assert {(at, web.register) for at in web.defs} == expected & every
-        assert web.known == (expected <= every)
-        assert web.uses == [use for one, use in uses if one in expected]
-
-
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_uses_read_in_new_registers_what_they_read_before(seed: int) -> None:
     code, lost = program(seed)
-    blocks = blocks_of(code)
-    webs = webs_of(code, blocks, lost)
-    found = coloured(code, blocks, webs)
-    moved: dict[int, list[Register]] = {}
-    for web, colour in zip(webs, found.colours, strict=True):
-        for at in web.defs:
-            if id(code[at]) in lost:
-                moved.setdefault(id(code[at]), []).append(Register(colour))
-    old, new = reaching(code, blocks, lost), reaching(found.code, blocks, moved)
+    blocks, numbers = blocks_of(code), assigned(code, lost)
+    new_lost: dict[int, list[Register]] = {}
+    found: list[Statement] = []
+    for one in code:
+        parts = (
+            Register(numbers[p.number]) if isinstance(p, Register) else p for p in one.operands
+        )
+        found.append(one.having(tuple(parts)))
+        if id(one) in lost:
+            new_lost[id(found[-1])] = [Register(numbers[r.number]) for r in lost[id(one)]]
+    old, new = reaching(code, blocks, lost), reaching(found, blocks, new_lost)
 
     def origins(at: int, register: int) -> set[int]:
         """The statements that a use sees, through copies to the same register, too."""
@@ -102,13 +76,24 @@ def test_uses_read_in_new_registers_what_they_read_before(seed: int) -> None:
             one = left.pop()
             if one not in told:
                 told.add(one)
-                copied = found.code[one].operands
-                if one >= 0 and found.code[one].mnemonic == "SMOVE" and copied[0] == copied[1]:
+                copied = found[one].operands
+                if one >= 0 and found[one].mnemonic == "SMOVE" and copied[0] == copied[1]:
                     left += [other for other, _ in new[one][register]]
         return told
 
-    for web, colour in zip(webs, found.colours, strict=True):
-        for at, place in web.uses:
-            assert found.code[at].operands[place] == Register(colour)
-            if web.known:
-                assert {one for one, _ in old[at][web.register]} <= origins(at, colour)
+    for at, one in enumerate(code):
+        for _, register in one.reads:
+            seen = {origin for origin, _ in old[at][register.number]}
+            if -1 not in seen:
+                assert seen <= origins(at, numbers[register.number])
+
+
+def test_registers_that_are_alive_one_after_the_other_are_one() -> None:
+    first, second, third = (Register(number) for number in (70, 80, 90))
+    code = [
+        statement("SMOVE", first, 1),
+        statement("SADD", second, first, 1),
+        statement("SADD", third, second, second),
+        statement("SSTORE", third, third, 0),
+    ]
+    assert assigned(code, {}) == {70: 0, 80: 0, 90: 0}
