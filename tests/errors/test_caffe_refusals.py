@@ -225,7 +225,7 @@ def test_the_number_of_layers_is_bounded(tmp_path, monkeypatch):
 
 
 def test_the_number_of_made_up_weights_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("tilewright.frontends.caffe.parameters.MAX_SEEDED_ELEMENTS", 10)
+    monkeypatch.setattr("tilewright.frontends.caffe.stored.MAX_SEEDED_ELEMENTS", 10)
     with pytest.raises(TilewrightError, match="more than 10 weights"):
         load(tmp_path, FLAT + layer("InnerProduct", "inner_product_param { num_output: 4 }"))
 

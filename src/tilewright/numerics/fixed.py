@@ -132,7 +132,7 @@ def scaled_pool2d(
 ) -> Array:
     """Sums of windows times factor / 2**shift, rounded half up and saturated, of the same dtype."""
     total = reference.sum_pool2d(x, kernel, strides, pads).astype(np.int64) * factor
-    return saturate((total + (1 << shift >> 1)) >> shift, x.dtype)
+    return saturate(shifted(total, shift), x.dtype)
 
 
 def reduce_mean(x: Array, axes: Sequence[int], keep_dims: bool) -> Array:
@@ -213,9 +213,7 @@ def lrn_base(squares: Array, size: int, alpha: float, bias: float, in_fraction: 
     """Step 2 of ``lrn``: bias + alpha/size * squares with 20 fraction bits."""
     multiplier = round(alpha / size * 2**30)
     constant = max(round(bias * 2**20), 1)
-    product = squares * multiplier
-    shift = 2 * in_fraction + 10
-    return constant + ((product + ((1 << shift) >> 1)) >> shift)
+    return constant + shifted(squares * multiplier, 2 * in_fraction + 10)
 
 
 def _floor_log2(values: Array) -> Array:
@@ -241,7 +239,7 @@ def exponential(distance: Array, fraction: int) -> NDArray[np.int64]:
     the place in it; the shift by n rounds half up. Needs -29 <= fraction <= 46.
     """
     z = np.minimum(
-        _shift(distance.astype(np.int64) * _LOG2_E, fraction - 1), np.int64(48) << np.int64(16)
+        shifted(distance.astype(np.int64) * _LOG2_E, fraction - 1), np.int64(48) << np.int64(16)
     )
     segment, rest = (z >> 8) & 255, z & 255
     low = _HALVINGS[segment]
@@ -250,8 +248,8 @@ def exponential(distance: Array, fraction: int) -> NDArray[np.int64]:
     return (value + ((np.int64(1) << whole) >> 1)) >> whole
 
 
-def _shift(values: Array, shift: int) -> Array:
-    """values / 2**shift, rounded half up; a negative shift multiplies."""
+def shifted(values: Array, shift: int) -> Array:
+    """values / 2**shift, rounded half up; a negative shift multiplies. Sums must fit 64 bits."""
     return (values + ((1 << shift) >> 1)) >> shift if shift >= 0 else values << -shift
 
 
@@ -264,4 +262,4 @@ def softmax(x: Array, axis: int, in_fraction: int, out_fraction: int) -> NDArray
     wide = x.astype(np.int64)
     e = exponential(wide.max(axis=axis, keepdims=True) - wide, in_fraction)
     total = e.sum(axis=axis, keepdims=True)
-    return saturate(rounded_divide(_shift(e, -out_fraction), total))
+    return saturate(rounded_divide(shifted(e, -out_fraction), total))

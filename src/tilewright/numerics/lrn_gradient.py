@@ -90,15 +90,10 @@ def in_fixed_point(
     first = fixed.lrn_scale(gradient, total, fixed.lrn_tables(beta), points[1], points[2])
     steeper = fixed.lrn_tables(beta + 1, how.factor)
     ratio = fixed.lrn_scale(x, total, steeper, points[0], how.ratio)
-    sums = _sums_back(_shifted(ratio.astype(np.int64) * gradient, how.spare), size)
-    return fixed.saturate(first - _shifted(sums * x, how.last))
+    sums = _sums_back(fixed.shifted(ratio.astype(np.int64) * gradient, how.spare), size)
+    return fixed.saturate(first - fixed.shifted(sums * x, how.last))
 
 
 def _sums_back(values: Array, size: int) -> Array:
     """Sums over the channels whose windows reach each."""
     return reference.channel_window_sum(values[:, ::-1], size)[:, ::-1]
-
-
-def _shifted(values: Array, shift: int) -> Array:
-    """Divided by 2**shift, half rounding up."""
-    return (values + ((1 << shift) >> 1)) >> shift if shift > 0 else values << -shift

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.numerics import fixed
 from tilewright.numerics.arrays import Array
 
 Activation = Literal["none", "relu", "prelu", "leaky", "relu6"]
@@ -39,7 +40,7 @@ _ENOUGH = 50
 
 def saturate8(values: Array) -> NDArray[np.int8]:
     """Integers cut to int8."""
-    return np.minimum(np.maximum(values, -128), 127).astype(np.int8)
+    return fixed.saturate(values, np.int8)
 
 
 def rounded_shift(values: Array, shift: int) -> NDArray[np.int64]:
@@ -47,20 +48,13 @@ def rounded_shift(values: Array, shift: int) -> NDArray[np.int64]:
 
     Values must lie in 49 bits, and the results too.
     """
-    wide = np.asarray(values, np.int64)
-    if shift <= 0:
-        return wide << -shift
-    shift = min(shift, _ENOUGH)
-    return (wide + (1 << (shift - 1))) >> shift
+    return fixed.shifted(np.asarray(values, np.int64), min(shift, _ENOUGH))
 
 
 def rounded_quotient(values: Array, divisor: int, shift: int = 0) -> NDArray[np.int64]:
     """floor(values / (divisor * 2**shift) + 1/2) for a positive divisor."""
-    wide = np.asarray(values, np.int64)
-    if shift < 0:
-        wide = wide << -shift
-    double = divisor << (max(shift, 0) + 1)
-    return (2 * wide + double // 2) // double
+    scaled = np.asarray(values, np.int64) << max(-shift, 0)
+    return fixed.rounded_divide(scaled, divisor << max(shift, 0))
 
 
 def requantise(

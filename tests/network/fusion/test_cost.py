@@ -12,8 +12,8 @@ from tests.network.fusion.kernel_networks import MACHINE, formed, kernels_of
 from tilewright.errors import Problem
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.chaining import chained
 from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.enclosing import chained
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine

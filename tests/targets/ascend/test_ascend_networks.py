@@ -20,8 +20,8 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
+from tilewright.targets.ascend.lower import STAGES
 from tilewright.targets.ascend.lowering.launches import Launches, Value
-from tilewright.targets.ascend.lowering.stages import STAGES
 from tilewright.targets.ascend.runner import AscendRunner
 
 APART: Mapping[str, Any] = {"fusion": "off"}

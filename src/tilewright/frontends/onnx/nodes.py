@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto
@@ -214,7 +215,8 @@ def given_attributes(node: Node, kinds: Mapping[str, int]) -> dict[str, Attribut
 
 def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
     """The node's attributes, those left out at their defaults; raises TilewrightError."""
-    kinds = {name: definition.type.value for name, definition in schema.attributes.items()}
+    stated: Any = schema.attributes  # Its stubs lack the number of a type.
+    kinds = {name: definition.type.value for name, definition in stated.items()}
     values = given_attributes(node, kinds)
     for name, definition in schema.attributes.items():
         if name in values:

@@ -20,9 +20,9 @@ from tilewright.graph.passes.reanchoring import (
     reanchored,
     with_layouts,
 )
-from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue
+from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
+from tilewright.ir.types import Array, shape_of, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import sparse
 from tilewright.planning import Planner
@@ -136,16 +136,10 @@ class _Form:
 
     def cycles(self, kernel: KernelOp, machine: Machine, planner: Planner) -> float:
         """Predicted cycles of the kernel in this form; infinite where no tile fits."""
-        image, weight, *bias = anchor_operands(kernel)
-        anchor = kernel.operations[0]
-        assert isinstance(anchor, Operation)
-        kind = tensor(self.streams.shape, tensor_type(weight).element_type)
-        trial = WeightOp.of("trial", kind)
+        weight = anchor_operands(kernel)[1]
+        trial = WeightOp.of("trial", tensor(self.streams.shape, tensor_type(weight).element_type))
         insert(trial, kernel)
-        operands = [image, trial.result, *bias]
-        rewritten = reanchored(
-            kernel, "sparse_product", operands, self.attributes(anchor), replace=False
-        )
+        rewritten = self.rewritten(kernel, trial.result, replace=False)
         try:
             return _cycles(rewritten, machine, planner)
         except TilewrightError:
@@ -156,14 +150,17 @@ class _Form:
 
     def put(self, kernel: KernelOp, context: CompilerContext) -> None:
         """Give the kernel this form."""
-        image, weight, *bias = anchor_operands(kernel)
+        element = tensor_type(anchor_operands(kernel)[1]).element_type
+        streams = add_weight(context, self.streams, kernel, "streams", element)
+        self.rewritten(kernel, streams, replace=True)
+
+    def rewritten(self, kernel: KernelOp, streams: SSAValue, *, replace: bool) -> KernelOp:
+        """The kernel with compressed weights, in its place or before it."""
+        image, _, *bias = anchor_operands(kernel)
         anchor = kernel.operations[0]
         assert isinstance(anchor, Operation)
-        element = tensor_type(weight).element_type
-        assert isinstance(element, FixedType)
-        streams = add_weight(context, self.streams, kernel, "streams", element)
-        operands = [image, streams, *bias]
-        reanchored(kernel, "sparse_product", operands, self.attributes(anchor))
+        how = self.attributes(anchor)
+        return reanchored(kernel, "sparse_product", [image, streams, *bias], how, replace=replace)
 
 
 def _forms(weights: Array, primitive: Primitive, machine: Machine) -> Iterator[_Form]:

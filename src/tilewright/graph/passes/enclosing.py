@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import VIEWS, insert
-from tilewright.ir import Attribute, Block, Region, SSAValue, StringAttr
+from tilewright.graph.passes.editing import VIEWS, erase, insert
+from tilewright.ir import (
+    Attribute,
+    Block,
+    Region,
+    SSAValue,
+    StringAttr,
+    UnitAttr,
+    VerifyException,
+)
 from tilewright.ir import Operation as AnyOperation
 
 _SYMBOL_LENGTH = 40
@@ -72,6 +80,34 @@ def copied(
     for copy in copies:
         insert(copy, before)
     return copies
+
+
+def chained(kernels: Sequence[KernelOp]) -> KernelOp:
+    """One kernel of several, in the place of the last; each reads results of those before it.
+
+    What a kernel makes is then read by a later compute of the same kernel (``KernelOp``). The
+    kernels are erased. Raises VerifyException where something outside reads a result of a kernel
+    but the last, or a kernel but the last is read by none.
+    """
+    last = kernels[-1]
+    for value in (kernel.result for kernel in kernels[:-1]):
+        users = {use.operation for use in value.uses}
+        if not users or not users <= set(kernels):
+            raise VerifyException("a result of a chain is read outside of it, or not at all")
+    known: dict[SSAValue, SSAValue] = {}
+    chain: list[GraphOperation] = []
+    for kernel in kernels:
+        copies = copied(kernel.operations, kernel, known, last)
+        if chain:
+            copies[0].begins = UnitAttr()
+        known[kernel.result] = copies[-1].result
+        chain += copies
+    fresh = enclose_with(chain, last.properties)
+    fresh.result.name_hint = last.result.name_hint
+    last.result.replace_all_uses_with(fresh.result)
+    for kernel in reversed(kernels):
+        erase(kernel)
+    return fresh
 
 
 def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str], hint: str = "") -> str:

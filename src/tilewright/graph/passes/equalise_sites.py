@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,18 +41,30 @@ GAIN = 0.5
 Way = Literal["normalisation", "product", "multiply"]
 
 
-class Seen(Protocol):
-    """Statistics of each channel of a value from calibration (calibration/channels.py)."""
+@dataclass
+class Channels:
+    """Statistics of each channel of a value on samples (calibration/channels.py); numbers that are
+    not finite count as 0."""
 
-    @property
-    def largest(self) -> NDArray[np.float64]:
-        """The largest magnitude of each channel."""
-        ...
+    largest: NDArray[np.float64]
+    """The largest magnitude of each channel."""
+    squares: NDArray[np.float64]
+    """The sum of each channel's squares."""
+    count: int = 0
+    """Numbers seen in each channel."""
 
     @property
     def power(self) -> NDArray[np.float64]:
-        """The mean of squares of each channel."""
-        ...
+        """The mean of each channel's squares."""
+        return self.squares / max(self.count, 1)
+
+    def see(self, array: Array, axis: int) -> None:
+        """Add an array whose channels lie along an axis."""
+        rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1).astype(np.float64)
+        rows[~np.isfinite(rows)] = 0.0
+        self.largest = np.maximum(self.largest, np.abs(rows).max(axis=1, initial=0.0))
+        self.squares = self.squares + np.square(rows).sum(axis=1)
+        self.count += rows.shape[1]
 
 
 @dataclass(frozen=True)
@@ -163,7 +175,7 @@ def rows_of(op: Operation, weight: Array) -> tuple[NDArray[np.float64], NDArray[
 
 def factors_of(
     site: Site,
-    seen: Seen,
+    seen: Channels,
     ctx: CompilerContext,
     bits: int,
     per_channel: bool,
@@ -212,7 +224,7 @@ def factors_of(
 def _error(
     rows: NDArray[np.float64],
     channel: NDArray[np.int64],
-    seen: Seen,
+    seen: Channels,
     factors: NDArray[np.float64],
     bits: int,
     per_channel: bool,

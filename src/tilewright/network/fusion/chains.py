@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilewright.graph.dialect import KernelOp, NetworkOp
-from tilewright.graph.passes.chaining import chained
+from tilewright.graph.passes.enclosing import chained
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.run import search_fusions
 from tilewright.planning import Planner

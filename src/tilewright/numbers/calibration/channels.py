@@ -3,40 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.passes.equalise_sites import Channels
 from tilewright.graph.values import value_names
 from tilewright.ir import Operation
 from tilewright.ir.types import Array
-
-
-@dataclass
-class Channels:
-    """Statistics of each channel of one value; numbers that are not finite count as 0."""
-
-    largest: NDArray[np.float64]
-    """Largest magnitude of each channel."""
-    squares: NDArray[np.float64]
-    """Sum of each channel's squares."""
-    count: int = 0
-    """Numbers seen in each channel."""
-
-    @property
-    def power(self) -> NDArray[np.float64]:
-        """Mean of each channel's squares."""
-        return self.squares / max(self.count, 1)
-
-    def see(self, array: Array, axis: int) -> None:
-        """Add an array whose channels lie along an axis."""
-        rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1).astype(np.float64)
-        rows[~np.isfinite(rows)] = 0.0
-        self.largest = np.maximum(self.largest, np.abs(rows).max(axis=1, initial=0.0))
-        self.squares = self.squares + np.square(rows).sum(axis=1)
-        self.count += rows.shape[1]
 
 
 def observed_channels(

@@ -26,8 +26,8 @@ from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.targets.ascend.formats import heads, image, matrices
-from tilewright.targets.ascend.lowering.choices import CHOICES
 from tilewright.targets.ascend.lowering.moves import steps_of as steps_of_move
+from tilewright.targets.ascend.lowering.points import CHOICES
 from tilewright.targets.ascend.lowering.quantised import one_kernel
 from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE

@@ -7,7 +7,7 @@ kernel here computes is refused, with a reason, and falls to the host.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -15,11 +15,38 @@ from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
 from tilewright.planning.chains.plans import kernels_of
+from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
+from tilewright.targets.ascend.lowering.moves import move, pad, relay
+from tilewright.targets.ascend.lowering.points import CHOICES, choice, points, rows_by_index
+from tilewright.targets.ascend.lowering.pools import pooling
 from tilewright.targets.ascend.lowering.products import product
-from tilewright.targets.ascend.lowering.stages import STAGES, operand_of
+from tilewright.targets.ascend.lowering.quantised import quantised
+from tilewright.targets.ascend.lowering.rows import FOLD_OF, normal, reduction
+from tilewright.targets.ascend.vector_primitives import POINTS
 from tilewright.tile.dialect import programs_of, shared_loops
+
+StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value]
+"""Adds a stage's launches, from its operands in order (what an earlier stage left, or an operand of
+the kernel) to where the result is to go, of any shape, element and layout; raises
+``launches.refusal(reason)`` for what it has no kernel for. Where the target is None it takes a
+buffer of its choice, and says with its result what that is."""
+
+STAGES: dict[str, StageLowering] = {
+    **dict.fromkeys((*POINTS, "cast"), points),
+    **dict.fromkeys(("quantise_linear", "dequantise_linear"), quantised),
+    **dict.fromkeys(("softmax", "layer_norm"), normal),
+    **dict.fromkeys(FOLD_OF, reduction),
+    **dict.fromkeys(("transpose", "slice"), move),
+    "pad": pad,
+    **dict.fromkeys(("max_pool", "average_pool"), pooling),
+    "convert_layout": relay,
+    "gather": rows_by_index,
+    **dict.fromkeys(CHOICES, choice),
+}
+"""Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
+
 
 PARTS = (1, 4, 16)
 """The numbers of parts into which UB is divided, that are tried for several cores."""
@@ -112,7 +139,9 @@ def _stages(launches: Launches) -> None:
         if lower is None:
             raise launches.refusal(f"there is no kernel for {stage.operation}")
         operands = [
-            values.get(operand.name) or operand_of(launches, stage, number)
+            values.get(operand.name)
+            # Indices of look-ups are integers.
+            or launches.operand(operand, indices=stage.operation == "gather" and number == 1)
             for number, operand in enumerate(stage.inputs)
         ]
         target = launches.result() if stage is stages[-1] else None

@@ -11,9 +11,8 @@ from tilewright.machine import Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
-from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.turning import LINES
-from tilewright.targets.ascend.lowering.functions import NAMES
 from tilewright.targets.ascend.machine import CUBE, DaVinci
 
 POINTS = tuple(

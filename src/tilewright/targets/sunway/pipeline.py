@@ -84,31 +84,11 @@ class Instruction:
         """The pipeline that takes it."""
         return UNITS[self.name][0]
 
-    def __str__(self) -> str:
-        """A line of a listing."""
-        operands = [*self.sources, *([self.target] if self.target else [])]
-        return f"{self.name:<7}{', '.join(operands)}"
 
-
-@dataclass(frozen=True)
-class Issue:
-    """An instruction and the cycle in which it is issued, to which pipeline (0 or 1)."""
-
-    instruction: Instruction
-    cycle: int
-    pipeline: int
-
-
-def issue(program: Sequence[Instruction], latencies: Latencies = LATENCIES) -> list[Issue]:
-    """When each instruction is issued."""
-    return [
-        Issue(instruction, *slot)
-        for instruction, slot in zip(program, _slots(program, latencies), strict=True)
-    ]
-
-
-def _slots(program: Sequence[Instruction], latencies: Latencies) -> list[tuple[int, int]]:
-    """Cycle and pipeline of each instruction."""
+def issued(
+    program: Sequence[Instruction], latencies: Latencies = LATENCIES
+) -> list[tuple[int, int]]:
+    """The cycle in which each instruction is issued, and the pipeline, 0 or 1, that takes it."""
     known = {own.name: int(getattr(latencies, own.name)) for own in fields(latencies)}
     ready: dict[str, int] = {}
     cycle, taken = 0, set[int]()
@@ -144,7 +124,7 @@ def _free(unit: Unit, taken: set[int], following: Sequence[Instruction]) -> int 
 
 def cycles(program: Sequence[Instruction], latencies: Latencies = LATENCIES) -> int:
     """Cycles from the first issue to the one after the last."""
-    slots = _slots(program, latencies)
+    slots = issued(program, latencies)
     return slots[-1][0] + 1 if slots else 0
 
 
@@ -153,11 +133,4 @@ def steady(body: Sequence[Instruction], latencies: Latencies = LATENCIES) -> flo
     rounds = 8
     return (cycles(list(body) * 2 * rounds, latencies) - cycles(list(body) * rounds, latencies)) / (
         rounds
-    )
-
-
-def listing(program: Sequence[Instruction], latencies: Latencies = LATENCIES) -> str:
-    """The program with the cycle and the pipeline of every instruction."""
-    return "\n".join(
-        f"{row.cycle:5d} P{row.pipeline}  {row.instruction}" for row in issue(program, latencies)
     )

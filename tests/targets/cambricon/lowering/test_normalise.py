@@ -8,22 +8,7 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.planning import Planner
-from tilewright.targets.cambricon.lowering.normalise import doublings
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
-
-
-@pytest.mark.parametrize("window", range(1, 40))
-def test_doublings_add_up_to_the_window(window: int) -> None:
-    squares = np.arange(100)
-    channels = 20
-    sums = squares.copy()
-    for number, (reach, more, odd) in enumerate(doublings(window)):
-        size = channels + more
-        assert number or reach == 1
-        sums = sums[:size] + sums[reach : reach + size]
-        sums = sums + squares[2 * reach : 2 * reach + size] if odd else sums
-    expected = [squares[i : i + window].sum() for i in range(channels)]
-    assert sums[:channels].tolist() == expected
 
 
 @pytest.mark.parametrize("channels", [7, 96, 150])

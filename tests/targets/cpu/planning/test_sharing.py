@@ -82,8 +82,8 @@ def test_every_core_has_scratch_so_output_channels_can_be_divided() -> None:
     scratch = Operand("s", (1 << 20,), (Affine(),), role="scratch")
     held = replace(kernel, stages=(replace(anchor, inputs=(*anchor.inputs, scratch)),))
     schedule = Planner(machine(1)).plan(kernel).schedule
-    bare = share(kernel, machine(4), schedule, 1e9).shared
-    assert bare and share(held, machine(4), schedule, 1e9).shared == bare
+    bare = share(kernel, machine(4), schedule, 1e9)[1].shared
+    assert bare and share(held, machine(4), schedule, 1e9)[1].shared == bare
 
 
 def points(channels: int, results: int, size: int) -> tuple[Kernel, Schedule]:
@@ -104,12 +104,12 @@ def points(channels: int, results: int, size: int) -> tuple[Kernel, Schedule]:
 
 def test_cores_take_rows_of_images_and_columns_of_large_weights() -> None:
     kernel, schedule = points(512, 64, 14)
-    assert share(kernel, machine(2), schedule, 1e5).shared == "oh"
+    assert share(kernel, machine(2), schedule, 1e5)[1].shared == "oh"
     kernel, schedule = points(512, 2048, 7)
-    assert share(kernel, machine(2), schedule, 1e5).shared == "co"
+    assert share(kernel, machine(2), schedule, 1e5)[1].shared == "co"
     # What is computed takes so long that the cores' balance alone counts: 64 blocks, not 7 rows.
     kernel, schedule = points(512, 1024, 7)
-    assert share(kernel, machine(2), schedule, 1e9).shared == "co"
+    assert share(kernel, machine(2), schedule, 1e9)[1].shared == "co"
 
 
 def test_what_cores_get_from_each_other() -> None:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tilewright.machine import parse_expression
 from tilewright.targets.sunway import machine
-from tilewright.targets.sunway.gemm.panel import block_cycles, columns, headers, turning_cycles
+from tilewright.targets.sunway.gemm.panel import columns, headers, turning
 from tilewright.targets.sunway.gemm.steps import order, step
 from tilewright.targets.sunway.gemm.tile import Placing, dots, taps
-from tilewright.targets.sunway.pipeline import steady
+from tilewright.targets.sunway.pipeline import cycles, steady
 
 Floats = NDArray[np.float32]
 FOLDER = Path(machine.__file__).parent
@@ -176,9 +176,12 @@ def test_plans_know_which_way_is_taken(library: ctypes.CDLL, rows: int, ci: int)
 
 
 def test_panels_take_what_plans_say() -> None:
-    assert columns()[1].cycles().step == 16.0
-    assert block_cycles() == 38.0
-    assert turning_cycles() == 18.0
+    parts = columns()[1]
+    assert parts.cycles().step == 16.0
+    whole = cycles([*parts.begin, *parts.body * 11, *parts.end])
+    assert whole - 12 * steady(parts.body) == 38.0
+    loop = 2
+    assert steady(turning()) + loop == 18.0
 
 
 def test_sixteen_multiply_adds_take_sixteen_cycles() -> None:

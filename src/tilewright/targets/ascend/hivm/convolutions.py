@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, greatest, least
-from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.views import View
-from tilewright.targets.ascend.hivm.windows import Windows
+from tilewright.targets.ascend.hivm.windows import Home, Spans, Windows
 from tilewright.targets.ascend.machine import CUBE
 from tilewright.tile.dialect import StageOp
 
@@ -132,7 +131,7 @@ class Convolution(Windows):
                     boxes = [1, 1, count, spans["ci"].size]
                     source = body.part(tensor, places, boxes, (2, 3), (1, 1, sw, 1))
                     target = self._matrix(home.whole, rows, row, phase, lead)
-                    self.moved("nd2nz {dst_continuous}", source, target)
+                    body.instruction("nd2nz {dst_continuous}", [source], target)
 
     def _load_weights(self, tensor: View, home: Home) -> None:
         """Load the matrix of each tap of the window."""
@@ -141,7 +140,7 @@ class Convolution(Windows):
             places = [kh.start + row, kw.start + column, ci.start, co.start]
             source = self.body.part(tensor, places, [1, 1, ci.size, co.size], (2, 3))
             target = self._at(home.whole, row, column)
-            self.moved("nd2nz {dst_continuous}", source, target)
+            self.body.instruction("nd2nz {dst_continuous}", [source], target)
 
     def _at(self, whole: View, *places: Value) -> View:
         """A matrix of several."""
@@ -157,7 +156,7 @@ class Convolution(Windows):
             source = self._at(home.whole, row)
             places = [n.start, oh.start + row, ow.start, co.start]
             target = self.body.part(tensor, places, [1, 1, ow.size, co.size], (2, 3))
-            self.moved(move, source, target)
+            self.body.instruction(move, [source], target)
 
     def compute(
         self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
@@ -185,11 +184,5 @@ class Convolution(Windows):
             first = body.first([*sum_steps, tap_row, tap])
             sizes = [body.index(n) for n in (ow, ci, co)]
             result = self._at(target.whole, part + row)
-            views = [left, right]
-            more = [row_of_bias.whole for row_of_bias in bias]
-            names = [*(v.name for v in views), first, *sizes, *(v.name for v in more)]
-            types = [*(v.type for v in views), "i1", *["index"] * 3, *(v.type for v in more)]
-            body.line(
-                f"hivm.hir.mmadL1 ins({', '.join(names)} : {', '.join(types)}) "
-                f"outs({result.name} : {result.type})"
-            )
+            operands = [left, right, *(row_of_bias.whole for row_of_bias in bias)]
+            body.product(operands, first, sizes, result)

@@ -7,10 +7,10 @@ from math import prod
 
 from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
-from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.ub_images import ROUNDED, UbImages, in_blocks
 from tilewright.targets.ascend.hivm.vectors import Vectors
 from tilewright.targets.ascend.hivm.views import View
+from tilewright.targets.ascend.hivm.windows import Home, Spans
 from tilewright.tile.dialect import StageOp
 
 
@@ -45,7 +45,7 @@ class Depthwise(UbImages):
             kh, kw, _, _ = tensor.sizes
             source = self.body.part(tensor, [0, 0, 0, start], [kh, kw, 1, size], (0, 1, 3))
             target = self.body.part(home.whole, [0, 0, 0], [kh, kw, size])
-        self.moved("load", source, target)
+        self.body.instruction("load", [source], target)
 
     def compute(
         self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
@@ -58,21 +58,21 @@ class Depthwise(UbImages):
         whole = body.allocated("t", self._taps(weights.spans), "f32", self.space)
         taps = body.part(whole, [0, 0, 0], [kh, kw, channels])
         halves = body.part(weights.whole, [0, 0, 0], [kh, kw, channels])
-        self.line("vcast", [halves], taps, ROUNDED)
+        body.instruction("vcast", [halves], taps, ROUNDED)
         repeated = [axis for axis in (0, 1) if sizes[axis] != 1]
         end = f" broadcast = {repeated}" if repeated else ""
         self.filled(sums, body.number(0.0, "f32"))
         for row_of_bias in bias:
             row = body.part(row_of_bias.whole, [0, 0, 0], [1, 1, channels])
-            self.line("vadd", [sums, row], sums, end)
+            body.instruction("vadd", [sums, row], sums, end)
         with body.loop("y", 0, kh) as row, body.loop("x", 0, kw) as column:
-            self.line("vcast", [self.tap(image.whole, row, column, sizes)], wide, ROUNDED)
+            body.instruction("vcast", [self.tap(image.whole, row, column, sizes)], wide, ROUNDED)
             weight = body.part(taps, [row, column, 0], [1, 1, channels])
-            self.line("vmul", [wide, weight], wide, end)
-            self.line("vadd", [sums, wide], sums)
+            body.instruction("vmul", [wide, weight], wide, end)
+            body.instruction("vadd", [sums, wide], sums)
         result = body.part(target.whole, [0, 0, 0], sizes)
         if all(stage.operation.data == "cast" for stage in after):
-            self.line("vcast", [sums], result, ROUNDED)
+            body.instruction("vcast", [sums], result, ROUNDED)
             return
         known: dict[SSAValue, View] = {after[0].inputs[0]: sums}
         Vectors(body, ("oh", "ow", "c"), sizes, self.results(target.spans)).chain(

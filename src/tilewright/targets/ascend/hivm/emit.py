@@ -24,15 +24,15 @@ from tilewright.codegen.nest.value import Value, variable
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.names import identifier
 from tilewright.ir import Block, SSAValue
-from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.ir.types import element_name, layout_of, shape_of, tensor_type
+from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.hivm.convolutions import Convolution
 from tilewright.targets.ascend.hivm.depthwise import Depthwise
 from tilewright.targets.ascend.hivm.machine import UB
 from tilewright.targets.ascend.hivm.pools import Pool
-from tilewright.targets.ascend.hivm.tiles import Home, Spans, axis_order
 from tilewright.targets.ascend.hivm.vectors import Vectors
 from tilewright.targets.ascend.hivm.views import ELEMENTS, Text, View, dense, strided
-from tilewright.targets.ascend.hivm.windows import Windows
+from tilewright.targets.ascend.hivm.windows import Home, Spans, Windows
 from tilewright.targets.ascend.machine import ASCEND_910B1, CUBE
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.dialect import (
@@ -286,10 +286,7 @@ class _Function:
         else:
             source, target = inner, outer
             name = "store" if buffer.memory == "ub" else self._fixpipe()
-        self.body.line(
-            f"hivm.hir.{name} ins({source.name} : {source.type}) "
-            f"outs({target.name} : {target.type})"
-        )
+        self.body.instruction(name, [source], target)
 
     def _stages(self) -> list[StageOp]:
         (compute,) = (op for op in self.program.walk() if isinstance(op, ComputeOp))
@@ -339,23 +336,23 @@ class _Function:
         stage, body = op.stages[0], self.body
         values = stage.parameters
         flags = [f"{side}_transpose" for side in "ab" if values.get(f"transpose_{side}", False)]
-        left, right, *bias = (self.homes[value].whole for value in stage.inputs)
+        operands = [self.homes[value].whole for value in stage.inputs]
         window = windows_of(stage)[-1]
         rows, columns = self._axes(window, stage.result, "the result")[-2:]
-        sizes = [
-            body.index(spans[dim].size) if dim else body.index(1) for dim in (rows, "ci", columns)
-        ]
-        first = body.first(summed)
-        target = self.homes[op.output].whole
-        names = [left.name, right.name, first, *sizes, *(each.name for each in bias)]
-        types = [left.type, right.type, "i1", *["index"] * 3, *(each.type for each in bias)]
+        sizes = [body.index(spans[dim].size if dim else 1) for dim in (rows, "ci", columns)]
         attributes = f" {{{', '.join(flags)}}}" if flags else ""
-        body.line(
-            f"hivm.hir.mmadL1{attributes} ins({', '.join(names)} : {', '.join(types)}) "
-            f"outs({target.name} : {target.type})"
-        )
+        target = self.homes[op.output].whole
+        body.product(operands, body.first(summed), sizes, target, attributes)
 
 
 def function_name(symbol: str) -> str:
     """The name of a kernel's function."""
     return identifier(symbol, "kernel")
+
+
+def axis_order(value: SSAValue) -> tuple[int, ...] | None:
+    """A tensor's axes as they lie in main memory, outermost first; None if some are in blocks."""
+    factors = Layout.parse(layout_of(value), len(shape_of(value))).factors
+    if any(factor.modulus or factor.divisor != 1 for factor in factors):
+        return None
+    return tuple(factor.axis for factor in factors)

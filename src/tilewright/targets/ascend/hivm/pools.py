@@ -11,9 +11,9 @@ from math import prod
 
 from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
-from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.ub_images import ROUNDED, UbImages
 from tilewright.targets.ascend.hivm.views import Text, View
+from tilewright.targets.ascend.hivm.windows import Home, Spans
 from tilewright.tile.dialect import StageOp
 
 LOWEST = "0xFC00"
@@ -82,14 +82,11 @@ class Pool(UbImages):
             count = self.space_like(target)
             self.filled(count, body.number(0.0, "f32"))
             self._fold("vadd", image, self.counts[image.tensor], count, wide)
-            self.line("vdiv", [sums, count], sums)
+            body.instruction("vdiv", [sums, count], sums)
         else:
             taps = body.number(1.0 / (image.spans["kh"].most * image.spans["kw"].most), "f32")
-            body.line(
-                f"hivm.hir.vmul ins({sums.name}, {taps} : {sums.type}, f32) "
-                f"outs({sums.name} : {sums.type})"
-            )
-        self.line("vcast", [sums], result, ROUNDED)
+            body.instruction("vmul", [sums, taps], sums)
+        body.instruction("vcast", [sums], result, ROUNDED)
 
     def _fold(self, name: str, home: Home, image: View, target: View, wide: View | None) -> None:
         """Each tap of an image's tile into what is there; through floats where ``wide`` is."""
@@ -97,6 +94,6 @@ class Pool(UbImages):
         with self.body.loop("y", 0, rows) as row, self.body.loop("x", 0, columns) as column:
             tap = self.tap(image, row, column, target.sizes)
             if wide is not None:
-                self.line("vcast", [tap], wide, ROUNDED)
+                self.body.instruction("vcast", [tap], wide, ROUNDED)
                 tap = wide
-            self.line(name, [target, tap], target)
+            self.body.instruction(name, [target, tap], target)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.codegen.nest.value import Value
-from tilewright.targets.ascend.hivm.tiles import Home, Spans
 from tilewright.targets.ascend.hivm.views import View
-from tilewright.targets.ascend.hivm.windows import Windows
+from tilewright.targets.ascend.hivm.windows import Home, Spans, Windows
 from tilewright.targets.ascend.machine import CUBE
 
 ROUNDED = " round_mode = #hivm.round_mode<rint>"
@@ -53,14 +52,14 @@ class UbImages(Windows):
         places = [spans["n"].start, *(reach.first + reach.low for reach in reaches)]
         source = body.part(tensor, [*places, spans["c"].start], [1, *sizes], (1, 2, 3))
         lows = [reach.low for reach in reaches]
-        self.moved("load", source, body.part(home.whole, [*lows, 0], sizes))
+        body.instruction("load", [source], body.part(home.whole, [*lows, 0], sizes))
 
     def store(self, tensor: View, home: Home, move: str) -> None:
         """A tile of results to main memory."""
         starts = [home.spans[dim].start for dim in ("n", "oh", "ow", "c")]
         sizes = [home.spans[dim].size for dim in ("oh", "ow", "c")]
         target = self.body.part(tensor, starts, [1, *sizes], (1, 2, 3))
-        self.moved(move, self.body.part(home.whole, [0, 0, 0], sizes), target)
+        self.body.instruction(move, [self.body.part(home.whole, [0, 0, 0], sizes)], target)
 
     def space_like(self, home: Home) -> View:
         """Memory for floats, as large as a tile of results."""
@@ -73,10 +72,3 @@ class UbImages(Windows):
         dh, dw = self.dilations
         places = [row * dh, column * dw, 0]
         return self.body.part(image, places, sizes, None, (*self.strides, 1))
-
-    def line(self, name: str, inputs: Sequence[View], target: View, end: str = "") -> None:
-        """Emit an instruction with inputs and a target."""
-        names, types = ", ".join(v.name for v in inputs), ", ".join(v.type for v in inputs)
-        self.body.line(
-            f"hivm.hir.{name} ins({names} : {types}) outs({target.name} : {target.type}){end}"
-        )

@@ -64,7 +64,7 @@ class Vectors:
         most = [1 if n == 1 else large for n, large in zip(sizes, self.most, strict=True)]
         whole = self.body.allocated("t", most, view.element, "ub")
         target = self.body.part(whole, [0] * len(most), sizes)
-        self._line("vtranspose", [view], target, f" permutation = {list(order)}")
+        self.body.instruction("vtranspose", [view], target, f" permutation = {list(order)}")
         return target
 
     def _space(self, element: str, axis: int | None = None) -> View:
@@ -86,16 +86,7 @@ class Vectors:
         return wide
 
     def _cast(self, source: View, target: View) -> None:
-        self._line("vcast", [source], target, " round_mode = #hivm.round_mode<rint>")
-
-    def _line(self, name: str, inputs: Sequence[View | str], target: View, end: str = "") -> None:
-        """An instruction; a string is a constant of the target's precision."""
-        names = [each if isinstance(each, str) else each.name for each in inputs]
-        types = [target.element if isinstance(each, str) else each.type for each in inputs]
-        self.body.line(
-            f"hivm.hir.{name} ins({', '.join(names)} : {', '.join(types)}) "
-            f"outs({target.name} : {target.type}){end}"
-        )
+        self.body.instruction("vcast", [source], target, " round_mode = #hivm.round_mode<rint>")
 
     def _binary(self, name: str, inputs: Sequence[View], target: View) -> None:
         repeated = [
@@ -104,18 +95,18 @@ class Vectors:
             if size != 1 and any(each.sizes[axis] == 1 for each in inputs)
         ]
         end = f" broadcast = {repeated}" if repeated else ""
-        self._line(BINARY[name], inputs, target, end)
+        self.body.instruction(BINARY[name], inputs, target, end)
 
     def _scaled(self, name: str, value: View, number: float, target: View) -> None:
         """A value with a constant."""
-        self._line(name, [value, self.body.number(number, target.element)], target)
+        self.body.instruction(name, [value, self.body.number(number, target.element)], target)
 
     def _stage(self, stage: StageOp, inputs: Sequence[View], target: View) -> None:
         name, values = stage.operation.data, stage.parameters
         if name in BINARY:
             self._binary(name, inputs, target)
         elif name in UNARY:
-            self._line(UNARY[name], inputs, target)
+            self.body.instruction(UNARY[name], inputs, target)
         elif name == "softmax":
             self._softmax(inputs[0], target)
         elif name == "layer_norm":
@@ -125,7 +116,7 @@ class Vectors:
             self._scaled("vmul", inputs[0], -1.0, target)
         elif name in ("identity", "convert_layout", "transpose"):
             # Axes were exchanged on the way here.
-            self._line("copy", inputs, target)
+            self.body.instruction("copy", inputs, target)
         elif name == "clip":
             low, high = (float(values.get(key, end)) for key, end in LIMITS.items())
             value = inputs[0]
@@ -137,7 +128,7 @@ class Vectors:
         elif name in ("sigmoid", "silu"):
             self._sigmoid(inputs[0], target)
             if name == "silu":
-                self._line("vmul", [target, inputs[0]], target)
+                self.body.instruction("vmul", [target, inputs[0]], target)
         elif name == "gelu" and values.get("approximate", "none") in ("none", False):
             self._gelu(inputs[0], target)
         else:
@@ -147,30 +138,30 @@ class Vectors:
         """1 / (1 + exp(-x))."""
         other = self._space(target.element)
         self._scaled("vmul", value, -1.0, other)
-        self._line("vexp", [other], other)
+        self.body.instruction("vexp", [other], other)
         self._scaled("vadd", other, 1.0, other)
-        self._line("vrec", [other], target)
+        self.body.instruction("vrec", [other], target)
 
     def _gelu(self, value: View, target: View) -> None:
         """x (1 + erf(x / sqrt 2)) / 2."""
         other = self._space(target.element)
         self._scaled("vmul", value, sqrt(0.5), other)
-        self._line("verf", [other], other)
+        self.body.instruction("verf", [other], other)
         self._scaled("vadd", other, 1.0, other)
-        self._line("vmul", [other, value], other)
+        self.body.instruction("vmul", [other, value], other)
         self._scaled("vmul", other, 0.5, target)
 
     def _folded(self, kind: str, value: View) -> View:
         """The largest of every row, or the sum; rows run along the dim ``axis``."""
         axis = list(self.frame).index("axis")
         target = self._space(value.element, axis)
-        self._line(f"vreduce <{kind}>", [value], target, f" reduce_dims = [{axis}]")
+        self.body.instruction(f"vreduce <{kind}>", [value], target, f" reduce_dims = [{axis}]")
         return target
 
     def _softmax(self, value: View, target: View) -> None:
         largest = self._folded("max", value)
         self._binary("sub", [value, largest], target)
-        self._line("vexp", [target], target)
+        self.body.instruction("vexp", [target], target)
         self._binary("div", [target, self._folded("sum", target)], target)
 
     def _layer_norm(
@@ -188,7 +179,7 @@ class Vectors:
         mean = self._folded("sum", squares)
         self._scaled("vmul", mean, 1.0 / count, mean)
         self._scaled("vadd", mean, epsilon, mean)
-        self._line("vsqrt", [mean], mean)
+        self.body.instruction("vsqrt", [mean], mean)
         self._binary("div", [value, mean], target)
         for name, other in zip(("mul", "add"), others, strict=False):
             self._binary(name, [target, other], target)

@@ -69,6 +69,34 @@ class Text:
         """A line at the current depth."""
         self.lines.append("  " * (len(self.blocks) + 1) + text)
 
+    def instruction(
+        self, name: str, inputs: Sequence[View | str], target: View, end: str = ""
+    ) -> None:
+        """An instruction with inputs and a target; a string is a constant of its precision."""
+        names = ", ".join(each if isinstance(each, str) else each.name for each in inputs)
+        types = ", ".join(target.element if isinstance(each, str) else each.type for each in inputs)
+        self.line(
+            f"hivm.hir.{name} ins({names} : {types}) outs({target.name} : {target.type}){end}"
+        )
+
+    def product(
+        self,
+        operands: Sequence[View],
+        first: str,
+        sizes: Sequence[str],
+        target: View,
+        attributes: str = "",
+    ) -> None:
+        """A product of the first two operands, plus a bias if there is a third, of so many rows,
+        summed elements and columns; sums begin where ``first`` holds."""
+        left, right, *bias = operands
+        names = [left.name, right.name, first, *sizes, *(each.name for each in bias)]
+        types = [left.type, right.type, "i1", *["index"] * 3, *(each.type for each in bias)]
+        self.line(
+            f"hivm.hir.mmadL1{attributes} ins({', '.join(names)} : {', '.join(types)}) "
+            f"outs({target.name} : {target.type})"
+        )
+
     def enter(self, head: str) -> None:
         """Begin a block with a head line."""
         self.line(f"{head} {{")

@@ -1,14 +1,31 @@
-"""Windows of images: which part of a tile lies in the image, along one axis."""
+"""Tiles on their way into HIVM, and of those of images which part lies in the image, along one
+axis."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.nest.span import Span
 from tilewright.codegen.nest.value import Value, greatest, least
-from tilewright.targets.ascend.hivm.tiles import Home, Spans
+from tilewright.ir import SSAValue
 from tilewright.targets.ascend.hivm.views import Text, View
 from tilewright.tile.dialect import StageOp
+
+Spans = Mapping[str, Span]
+"""Dim -> where its tile lies."""
+
+
+@dataclass
+class Home:
+    """A buffer: its memory, and the tile that it holds."""
+
+    tensor: SSAValue
+    whole: View
+    spans: Spans
+    frame: tuple[str, ...] = ()
+    """In UB: the dims of its axes, which are the result's, perhaps with the last and another one
+    exchanged, as rows of main memory stay rows."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +120,4 @@ class Windows:
         """A constant all over a view, where a number is above 0."""
         if where != 0:
             with self.body.if_positive(where):
-                self.body.line(
-                    f"hivm.hir.vbrc ins({value} : {view.element}) outs({view.name} : {view.type})"
-                )
-
-    def moved(self, name: str, source: View, target: View) -> None:
-        """Emit a move from one view to another."""
-        self.body.line(
-            f"hivm.hir.{name} ins({source.name} : {source.type}) "
-            f"outs({target.name} : {target.type})"
-        )
+                self.body.instruction("vbrc", [value], view)

@@ -4,9 +4,10 @@ Of NCHW a channel's positions lie in a row; of NC1HWC0 the 16 channels of a posi
 positions of 16 channels passes UB: one scatter transposes it, block of 16 x 16 by block. Channels
 that fill the last 16 up are zeros in NC1HWC0.
 
-Rows whose length is no multiple of 32 bytes are loaded, and stored, up to 30 bytes past their end:
-stores go up in addresses, so that the next row mends its beginning, and the last ends in ``SLACK``.
-Where a row has several chunks, they are of one size, and the last of them begins early instead.
+Rows whose length is no multiple of 32 bytes are loaded, and stored where they are shorter than a
+block of positions, up to 30 bytes past their end: stores go up in addresses, so that the next row
+mends its beginning, and the last ends in ``SLACK``. Where a row has several chunks, they are of one
+size, and the last of them begins early instead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut, each
-from tilewright.targets.ascend.kernels.transfers import SLACK
+from tilewright.targets.ascend.kernels.transfers import SLACK, move
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -61,11 +62,14 @@ class _Channels:
             reason = f"{self.core.ub} bytes of UB have no room for {needed}"
             raise refuse("plan-capacity", reason)
         most = min(room // BLOCK // CUBE, MAX_REPEAT) * CUBE
-        self.tile = cut(share, min(padded(share.part), most), CUBE)
+        # Rows that are no whole blocks are stored in two chunks at least, the last of which ends
+        # with the row, in one slot: none writes past it, and flags order what chunks share.
+        ragged = self.back and self.positions % CUBE > 0 and self.positions > CUBE
+        self.tile = cut(share, min(padded(-(-share.part // (1 + ragged))), most), CUBE)
         self.pitch = padded(self.tile.size) * 2
         self.size = self.pitch * CUBE
         # Each kind of planes takes events of its own, of which there are few.
-        self.slots = 2 if kinds == 1 else 1
+        self.slots = 2 if kinds == 1 and not ragged else 1
 
     def program(self, name: str) -> Program:
         images, planes = each(self.batch), each(self.planes)
@@ -114,14 +118,12 @@ class _Channels:
         inside = Place(lines, row.variable * self.pitch)
         there = Place(self.blocked, (plane * self.positions + start) * BLOCK)
         by_rows, by_blocks = (Place(lines), self.pitch, 1), (Place(cubes), BLOCK, CUBE)
+        row.body.append(move(inside, outside, 1, length, (0, 0), not self.back))
+        blocks_moved = move(Place(cubes), there, 1, count, (0, 0), self.back)
         if self.back:
-            row.body.append(isa.copy(outside, inside, 1, length))
-            load = isa.copy(Place(cubes), there, 1, count)
-            loop.body += [load, *isa.scatter(by_rows, by_blocks, length), row]
+            loop.body += [blocks_moved, *isa.scatter(by_rows, by_blocks, length), row]
         else:
-            row.body.append(isa.copy(inside, outside, 1, length))
-            store = isa.copy(there, Place(cubes), 1, count)
-            loop.body += [row, *isa.scatter(by_blocks, by_rows, length), store]
+            loop.body += [row, *isa.scatter(by_blocks, by_rows, length), blocks_moved]
         body.append(loop)
 
     def _filled(self, kinds: int) -> list[Statement]:

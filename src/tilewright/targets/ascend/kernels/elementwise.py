@@ -23,6 +23,7 @@ from tilewright.targets.ascend.kernels.recipes import RECIPES, Step, recipe_of
 from tilewright.targets.ascend.kernels.shares import Extent, joined, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK
+from tilewright.targets.ascend.kernels.vectors import pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import LENGTH, Place, Program, Statement, Tensor
 
@@ -117,7 +118,7 @@ class _Elementwise:
         if self.wide > 2:
             tiles.before.append(isa.mask_of(self.lanes, self.lanes))
         homes = {
-            name: Place(tiles.tile(name, tile.size * isa.WIDTHS[kind], kind))
+            name: Place(tiles.tile(name, pitch_of(tile.size, isa.WIDTHS[kind]), kind))
             for name, kind in self.kinds.items()
         }
         *runs, start = tiles.starts

@@ -26,6 +26,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut
+from tilewright.targets.ascend.kernels.transfers import SLACK, move
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
@@ -40,9 +41,6 @@ from tilewright.targets.ascend.program import (
 
 Method = Literal["naive", "improved", "vor", "dma"]
 METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
-
-SLACK = 32
-"""Bytes behind a tensor that copies may touch."""
 
 
 @dataclass(frozen=True)
@@ -202,24 +200,20 @@ class _Conversion:
         x = homes["x"]
         first, last = Place(x), Place(homes.get("y", x))
         rows, blocks = (last, first) if self.back else (first, last)
-        steps: list[Statement] = []
+        cleared = [] if self.back else self._cleared(first, piece, there)
         if self.method == "dma":
-            moved = self._by_dma(first, piece, row, there)
-            return moved if self.back else [*self._cleared(first, piece, there), *moved]
-        if not self.back:
-            steps += self._cleared(first, piece, there)
-            steps += self._rows(first, piece, row, there)
-        else:
-            steps.append(self._blocks(first, piece, row))
-        if self.method == "vor":
-            steps += self._moved(rows, blocks, piece)
-        else:
-            steps += self._transposed(rows, Place(homes["t"]), blocks, piece)
+            return [*cleared, *self._by_dma(first, piece, row, there)]
+        ends = [
+            [*cleared, *self._rows(rows, piece, row, there)],
+            [self._blocks(blocks, piece, row)],
+        ]
         if self.back:
-            steps += self._rows(last, piece, row, there)
+            ends.reverse()
+        if self.method == "vor":
+            moved = self._moved(rows, blocks, piece)
         else:
-            steps.append(self._blocks(last, piece, row))
-        return steps
+            moved = self._transposed(rows, Place(homes["t"]), blocks, piece)
+        return [*ends[0], *moved, *ends[1]]
 
     def _cleared(self, place: Place, piece: Piece, there: int) -> list[Statement]:
         """Zeros in rows that the matrix does not have."""
@@ -254,23 +248,17 @@ class _Conversion:
             gap = self.pitch // BLOCK - piece.blocks
             if gap:
                 bursts = there
-            if self.back:
-                return [isa.copy(main, place, bursts, length // bursts, 0, gap)]
-            return [isa.copy(place, main, bursts, length // bursts, gap, 0)]
+            return [move(place, main, bursts, length // bursts, (gap, 0), not self.back)]
         loop = Loop("r", there)
         main = main.at(loop.variable * self.pitch)
         own = place.at(loop.variable * piece.blocks * BLOCK)
-        ends = (main, own) if self.back else (own, main)
-        loop.body.append(isa.copy(*ends, 1, piece.blocks))
+        loop.body.append(move(own, main, 1, piece.blocks, (0, 0), not self.back))
         return [loop]
 
     def _blocks(self, place: Place, piece: Piece, row: Value) -> Statement:
         """A piece in Nz to or from its place in the matrix."""
-        main = self._main(row)
-        gap = self.height - piece.rows
-        if self.back:
-            return isa.copy(place, main, piece.blocks, piece.rows, gap, 0)
-        return isa.copy(main, place, piece.blocks, piece.rows, 0, gap)
+        gaps = self.height - piece.rows, 0
+        return move(place, self._main(row), piece.blocks, piece.rows, gaps, self.back)
 
     def _main(self, row: Value) -> Place:
         """Return the address of a row in Nz, in a piece's first block of columns."""
@@ -288,11 +276,9 @@ class _Conversion:
         loop = Loop("j", piece.blocks)
         main = self._main(row).at(loop.variable * (self.height * BLOCK))
         own = place.at(loop.variable * BLOCK)
-        if self.back:
-            loop.body.append(isa.copy(own, main, piece.rows, 1, 0, piece.blocks - 1))
-            return [loop, *self._rows(place, piece, row, there)]
-        loop.body.append(isa.copy(main, own, piece.rows, 1, piece.blocks - 1, 0))
-        return [*self._rows(place, piece, row, there), loop]
+        loop.body.append(move(own, main, piece.rows, 1, (0, piece.blocks - 1), self.back))
+        rows = self._rows(place, piece, row, there)
+        return [loop, *rows] if self.back else [*rows, loop]
 
     def _moved(self, rows: Place, blocks: Place, piece: Piece) -> list[Statement]:
         """Eight blocks of a row a repeat, a row a repeat: ``x | x``."""
@@ -305,16 +291,10 @@ class _Conversion:
             near = plain.at(column * BLOCK), 1, piece.blocks
             far = block.at(column * piece.rows * BLOCK), piece.rows, 1
             to, of = (near, far) if self.back else (far, near)
+            strides = (to[1], of[1], of[1]), (to[2], of[2], of[2])
+            sources = of[0], of[0]
             steps.append(
-                isa.vector(
-                    "vor",
-                    to[0],
-                    (of[0], of[0]),
-                    piece.rows,
-                    (to[1], of[1], of[1]),
-                    (to[2], of[2], of[2]),
-                    lanes=count * CUBE,
-                )
+                isa.vector("vor", to[0], sources, piece.rows, *strides, lanes=count * CUBE)
             )
             if count < 8:
                 steps.append(isa.mask_of(128, 128))

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import pi, sqrt
+from math import frexp, pi, sqrt
 
 from tilewright.codegen.nest.value import Value
+from tilewright.numerics.operators import PARAMETERS
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors, number
 from tilewright.targets.ascend.machine import DaVinci
@@ -357,3 +358,29 @@ def compute(
     for step in steps:
         sources = [grids[name] for name in step.sources]
         vectors.operation(step.name, grids[step.to], sources, rows, columns, step.scalar)
+
+
+NAMES = {
+    "clip": "clamp",
+    "identity": "copy",
+    "quantise_linear": "quantise",
+    "dequantise_linear": "dequantise",
+}
+"""Operations of the graph whose recipe has another name."""
+
+
+def is_power(scale: float) -> bool:
+    """Return True if a scale is a power of two of which the inverse is a float, too."""
+    fraction, exponent = frexp(scale)
+    return fraction == 0.5 and -120 < exponent < 120
+
+
+def scalars_of(operation: str, attributes: Mapping[str, object]) -> tuple[float, ...]:
+    """The scalars of an operation's recipe; of a dequantisation all but its factor, an operand."""
+    if operation == "quantise_linear":
+        scale, zero = float(str(attributes["scale"])), float(str(attributes["zero"]))
+        return 1 / scale if is_power(scale) else scale, zero
+    if operation == "dequantise_linear":
+        return (-float(str(attributes["zero"])),)
+    parameters = PARAMETERS.get(operation, {})
+    return tuple(float(str(attributes.get(*parameter))) for parameter in parameters.items())

@@ -68,20 +68,21 @@ def _rows(
     gaps = (apart - length * BLOCK, pitch - length * BLOCK)
     whole = apart % BLOCK == 0 and size % BLOCK == 0 and 0 <= gaps[0] // BLOCK <= MAX_FIELD
     if whole and gaps == (0, 0) and rows * length <= MAX_FIELD:
-        return [_copy(own, main, 1, rows * length, (0, 0), loads)]
+        return [move(own, main, 1, rows * length, (0, 0), loads)]
     if rows == 1:
-        return [_copy(own, main, 1, length, (0, 0), loads)]
+        return [move(own, main, 1, length, (0, 0), loads)]
     if whole and rows <= MAX_BURSTS:
-        return [_copy(own, main, rows, length, (gaps[0] // BLOCK, gaps[1] // BLOCK), loads)]
+        return [move(own, main, rows, length, (gaps[0] // BLOCK, gaps[1] // BLOCK), loads)]
     loop = Loop(name, rows)
     row: Value = loop.variable
-    loop.body.append(_copy(own.at(row * pitch), main.at(row * apart), 1, length, (0, 0), loads))
+    loop.body.append(move(own.at(row * pitch), main.at(row * apart), 1, length, (0, 0), loads))
     return [loop]
 
 
-def _copy(
-    own: Place, main: Place, bursts: int, length: int, gaps: tuple[int, int], loads: bool
+def move(
+    own: Place, main: Place, bursts: Value, length: Value, gaps: tuple[Value, Value], loads: bool
 ) -> Statement:
+    """Bursts of blocks from main memory to UB, or back; gaps are those of main memory and UB."""
     if loads:
         return isa.copy(own, main, bursts, length, *gaps)
     return isa.copy(main, own, bursts, length, gaps[1], gaps[0])
@@ -170,7 +171,7 @@ def blocks_of(
     loop = Loop(name, blocks)
     main = main.at(loop.variable * (height * BLOCK))
     gaps = (0, pitch // BLOCK - 1)
-    loop.body.append(_copy(own.at(loop.variable * BLOCK), main, rows, 1, gaps, loads))
+    loop.body.append(move(own.at(loop.variable * BLOCK), main, rows, 1, gaps, loads))
     return [loop]
 
 

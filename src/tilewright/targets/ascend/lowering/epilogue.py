@@ -17,9 +17,8 @@ from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.recipes import Recipe, Step, recipe_of
+from tilewright.targets.ascend.kernels.recipes import NAMES, Recipe, Step, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.vectors import number
-from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Forms
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci

@@ -117,15 +117,6 @@ class Value:
     """planning/layout.py; "" is row by row."""
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function of a package: its name, and what it takes (see ``Launch``)."""
-
-    name: str
-    cost: Cost
-    shorter: dict[int, Cost]
-
-
 Form = tuple[str, tuple[int, ...], int]
 """A program without its name: its C, the bytes of its tensors, its blocks."""
 
@@ -147,8 +138,9 @@ class Device:
     """The programs from which the functions were printed."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
-    functions: dict[str, Function] = field(default_factory=dict[str, Function])
-    """By their C without flags, under one name: kernels alike share a function."""
+    functions: dict[str, Launch] = field(default_factory=dict[str, Launch])
+    """Launches without arguments, by the functions' C without flags, under one name: kernels alike
+    share a function."""
     estimates: dict[Form, float] = field(default_factory=dict["Form", float])
     """The estimates so far: networks repeat their layers."""
 
@@ -221,30 +213,26 @@ class Launches:
         node = ", ".join(self.kernel.nodes) or self.kernel.symbol
         return refuse("lower-operation", reason, node, help)
 
-    def operand(self, operand: Operand) -> Value:
-        """An operand of the kernel, as it lies in main memory."""
-        return self._value(operand, "operand", self.numbers[operand.name], operand.layout)
-
-    def indices(self, operand: Operand) -> Value:
-        """An operand of indices, as it lies in main memory, row by row."""
-        known = INDEX_ELEMENTS
-        return self._value(operand, "operand", self.numbers[operand.name], operand.layout, known)
+    def operand(self, operand: Operand, *, indices: bool = False) -> Value:
+        """An operand of the kernel, as it lies in main memory; ``indices`` are integers."""
+        known = INDEX_ELEMENTS if indices else ELEMENTS
+        return self._value(operand, "operand", self.numbers[operand.name], known)
 
     def result(self) -> Value:
         """Return the value of the kernel's result."""
-        return self._value(self.kernel.output, "result", 0, self.kernel.output.layout)
+        return self._value(self.kernel.output, "result", 0)
 
     def _value(
         self,
         operand: Operand,
         kind: Literal["operand", "result"],
         number: int,
-        layout: str,
         elements: Mapping[str, str] = ELEMENTS,
     ) -> Value:
         element = elements.get(operand.element)
         if element is None:
             raise self.refusal(f"{operand.name} has elements of {operand.element}")
+        layout = operand.layout
         parsed = Layout.parse(layout, len(operand.shape))
         size = prod(parsed.physical_shape(operand.shape)) * WIDTHS[element]
         argument = Argument(name=operand.name, kind=kind, number=number, bytes=size + SLACK)
@@ -279,17 +267,8 @@ class Launches:
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)
         ]
-        function = self._function(program)
-        self.device.launches.append(
-            Launch(
-                function=function.name,
-                arguments=tuple(arguments),
-                **dict(function.cost),
-                shorter=function.shorter,
-                longest=program.longest,
-                blocks=program.blocks,
-            )
-        )
+        launch = self._function(program).model_copy(update={"arguments": tuple(arguments)})
+        self.device.launches.append(launch)
 
     def _estimate(self, program: Program) -> float:
         """About what a launch takes."""
@@ -301,9 +280,9 @@ class Launches:
             device.estimates[key] = estimate(program, device.core, device.memory)
         return device.estimates[key]
 
-    def _function(self, program: Program) -> Function:
-        """The program with flags as a function of the package: one that is there already where
-        another kernel has the same."""
+    def _function(self, program: Program) -> Launch:
+        """A launch of the program with flags, without arguments: of a function that is there
+        already where another kernel has the same."""
         known = self.device.functions
         key = _anonymous(program)
         if key not in known:
@@ -315,7 +294,14 @@ class Launches:
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
-            known[key] = Function(program.name, self._cost(whole), shorter)
+            known[key] = Launch(
+                function=program.name,
+                arguments=(),
+                **dict(self._cost(whole)),
+                shorter=shorter,
+                longest=program.longest,
+                blocks=program.blocks,
+            )
         return known[key]
 
     def _cost(self, program: Program, length: int | None = None) -> Cost:

@@ -1,4 +1,4 @@
-"""Elementwise stages: one launch each.
+"""Elementwise stages, comparisons, choices by booleans, and look-ups: one launch each.
 
 Operands of one shape, element and layout are taken as they lie; those of several shapes broadcast,
 as floats row by row. Constants whose elements are all alike are no operands of a function, but part
@@ -15,11 +15,12 @@ import numpy as np
 from tilewright.planning.domain import Operand, Stage
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.broadcast import broadcast
+from tilewright.targets.ascend.kernels.choices import BOOLEAN, choose
 from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, elementwise
-from tilewright.targets.ascend.kernels.recipes import RECIPES, recipe_of
+from tilewright.targets.ascend.kernels.look_up import look_up
+from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.shares import joined, scaled, total
 from tilewright.targets.ascend.kernels.vectors import number
-from tilewright.targets.ascend.lowering.functions import NAMES, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.rows import in_blocks
 from tilewright.targets.ascend.machine import BLOCK, CUBE
@@ -163,3 +164,69 @@ def alike(launches: Launches, operand: Operand) -> float | None:
         return None
     first = data.flat[0]
     return float(first) if bool((data == first).all()) else None
+
+
+CHOICES = ("less", "less_equal", "equal", "select")
+"""The operations that compare or choose."""
+
+
+def choice(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launch of a comparison or a choice; see ``STAGES``."""
+    selects = stage.operation == "select"
+    names = ("c", "x", "y") if selects else ("x", "y")
+    wanted = {"c": BOOLEAN, "x": "half", "y": "half"}
+    values: dict[str, Value] = {}
+    constants: dict[str, str] = {}
+    for name, operand, value in zip(names, stage.inputs, operands, strict=True):
+        constant = alike(launches, operand) if name != "c" else None
+        if constant is not None:
+            constants[name] = number(constant)
+            continue
+        if value.element != wanted[name] or value.layout:
+            raise launches.refusal(f"{stage.operation} takes rows of halves, by booleans")
+        if not aligned(operand, stage.output):
+            raise launches.refusal(f"{stage.operation} reads {operand.name} in another order")
+        values[name] = value
+    shape = stage.output.shape
+    result = target or launches.buffer(shape, "half" if selects else BOOLEAN)
+    if not values or result.layout or result.element != ("half" if selects else BOOLEAN):
+        raise launches.refusal(f"{stage.operation} gives rows of halves, or booleans")
+    program = choose(
+        stage.operation,
+        launches.extents(stage.output),
+        {name: value.shape for name, value in values.items()},
+        launches.core,
+        constants=constants,
+        name=launches.name(stage.operation),
+    )
+    launches.launch(program, *values.values(), result)
+    return result
+
+
+def rows_by_index(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launch of a gather; see ``STAGES``. Of a launch's own length nothing depends: indices
+    behind it are cut to the table like any other."""
+    table, indices = operands
+    shape = stage.output.shape
+    result = target or launches.buffer(shape, table.element)
+    if any(value.layout for value in (table, indices, result)) or table.element != result.element:
+        raise launches.refusal("look-ups take rows of one element")
+    reduced = (any(dim in stage.reduction for dim in axis.dims) for axis in stage.inputs[0].access)
+    axis = list(reduced).index(True)
+    extents, rank = launches.extents(stage.output), len(indices.shape)
+    program = look_up(
+        joined(extents[:axis]),
+        table.shape[axis],
+        joined(extents[axis + rank :]),
+        joined(extents[axis : axis + rank]),
+        launches.core,
+        index=indices.element,
+        name=launches.name("gather"),
+        element=table.element,
+    )
+    launches.launch(program, table, indices, result)
+    return result

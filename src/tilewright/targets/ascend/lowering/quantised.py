@@ -15,10 +15,9 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, converted
-from tilewright.targets.ascend.kernels.recipes import recipe_of
+from tilewright.targets.ascend.kernels.recipes import NAMES, is_power, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.shares import joined, scaled
 from tilewright.targets.ascend.kernels.vectors import number
-from tilewright.targets.ascend.lowering.functions import NAMES, is_power, scalars_of
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.moves import relay
 from tilewright.targets.ascend.lowering.points import alike
@@ -109,38 +108,27 @@ def quantised(
 
 
 def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
-    """A tensor's blocks, as blocks of a launch share them."""
-    if not launches.grid:
-        return _own_blocks(launches, result, halves, plain)
-    axes = list(zip(result.access, result.shape, strict=True))
+    """A tensor's blocks, as blocks of a launch share them; where the kernel has no grid, as many as
+    there are cores."""
+    shape, own = result.shape, not launches.grid
+    axes = list(zip(result.access, shape, strict=True))
     if halves == image():
-        images, channels, *area = axes
-        return Blocks(
-            launches.extent(*images),
-            joined([launches.extent(axis, size) for axis, size in area]),
-            launches.extent(*channels, PAIR),
-            -(-channels[1] // CUBE),
-        )
-    *outer, rows, columns = axes
-    return Blocks(
-        joined([launches.extent(axis, size) for axis, size in outer]),
-        scaled(launches.extent(*rows, CUBE), CUBE),
-        launches.extent(*columns, PAIR),
-        -(-columns[1] // CUBE),
-        plain,
-    )
-
-
-def _own_blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
-    """Return the blocks of a kernel that has no grid, in the integers' layout."""
-    if halves == image():
-        images, channels, *area = result.shape
-        batch, pairs, positions = launches.own(
-            batch=images, pair=-(-channels // PAIR), position=prod(area)
-        )
-        return Blocks(batch, positions, pairs, -(-channels // CUBE))
-    *outer, rows, columns = result.shape
-    batch, pairs, lines = launches.own(
-        batch=prod(outer), pair=-(-columns // PAIR), line=-(-rows // CUBE)
-    )
-    return Blocks(batch, scaled(lines, CUBE), pairs, -(-columns // CUBE), plain)
+        channels = -(-shape[1] // CUBE)
+        if own:
+            sizes = {"batch": shape[0], "pair": -(-shape[1] // PAIR), "position": prod(shape[2:])}
+            batch, pairs, positions = launches.own(**sizes)
+            return Blocks(batch, positions, pairs, channels)
+        area = joined([launches.extent(*axis) for axis in axes[2:]])
+        return Blocks(launches.extent(*axes[0]), area, launches.extent(*axes[1], PAIR), channels)
+    columns = -(-shape[-1] // CUBE)
+    if own:
+        sizes = {
+            "batch": prod(shape[:-2]),
+            "pair": -(-shape[-1] // PAIR),
+            "line": -(-shape[-2] // CUBE),
+        }
+        batch, pairs, lines = launches.own(**sizes)
+    else:
+        batch = joined([launches.extent(*axis) for axis in axes[:-2]])
+        pairs, lines = launches.extent(*axes[-1], PAIR), launches.extent(*axes[-2], CUBE)
+    return Blocks(batch, scaled(lines, CUBE), pairs, columns, plain)

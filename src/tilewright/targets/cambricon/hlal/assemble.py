@@ -18,7 +18,6 @@ from tilewright.targets.cambricon.hlal.declare import DataSegment
 from tilewright.targets.cambricon.hlal.expand import expand
 from tilewright.targets.cambricon.hlal.items import (
     MAX_PROBLEMS,
-    BarrierMark,
     Instruction,
     Item,
     LabelMark,
@@ -116,11 +115,11 @@ def assemble(
                 raise _misplaced(node, "belongs into .code")
         except TilewrightError as error:
             problems += error.problems
-    expansion = expand(code, definitions, data, sizes)
+    expansion = expand(code, definitions, data, sizes, barriers=barriers)
     problems += expansion.problems
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
-    statements, places, relocations = _statements(_with_barriers(expansion.items, barriers), base)
+    statements, places, relocations = _statements(expansion.items, base)
     words = assemble_statements(statements, name)
     return Program(
         name, tuple(statements), words, base, data, tuple(relocations), tuple(places),
@@ -136,30 +135,8 @@ def _mnemonic(word: int) -> str:
     return BY_OPCODE[word >> 56].mnemonic
 
 
-def _with_barriers(items: list[Item], wanted: bool) -> list[Instruction | LabelMark]:
-    """Barriers as instructions: the one before again, with the modifier that makes it wait.
-
-    A scalar instruction does not wait in the queue, so the last other one is repeated.
-    """
-    instructions: list[Instruction | LabelMark] = []
-    last = Instruction("VMOVE", (), (Register(0),) * 3, ())
-    for item in items:
-        if isinstance(item, BarrierMark):
-            if not wanted:
-                continue
-            waiting = Instruction(
-                last.mnemonic, (*last.modifiers, ("barrier", None)), last.operands, item.places
-            )
-            instructions.append(waiting)
-            continue
-        if isinstance(item, Instruction) and "barrier" in BY_MNEMONIC[item.mnemonic].by_name:
-            last = item
-        instructions.append(item)
-    return instructions
-
-
 def _statements(
-    items: list[Instruction | LabelMark], base: int
+    items: list[Item], base: int
 ) -> tuple[list[Statement], list[tuple[Place, ...]], list[int]]:
     """Statements with labels and lines, the places of their words, and what is relocated."""
     statements: list[Statement] = []

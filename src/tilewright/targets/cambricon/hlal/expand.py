@@ -9,7 +9,7 @@ a macro that a block defines for itself knows the names of the block.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -19,7 +19,6 @@ from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
 from tilewright.targets.cambricon.hlal.items import (
     MAX_PROBLEMS,
-    BarrierMark,
     Instruction,
     Item,
     LabelMark,
@@ -86,9 +85,17 @@ class _Frame:
 
 
 def expand(
-    code: Iterable[Node], definitions: Definitions, data: DataSegment, sizes: Sizes
+    code: Iterable[Node],
+    definitions: Definitions,
+    data: DataSegment,
+    sizes: Sizes,
+    *,
+    barriers: bool,
 ) -> Expansion:
-    """The statements of ``code``; what is wrong is in ``problems``, up to ``MAX_PROBLEMS``."""
+    """The statements of ``code``; what is wrong is in ``problems``, up to ``MAX_PROBLEMS``.
+
+    Without ``barriers`` no instruction is made of ``@barrier``.
+    """
     code = list(code)
     used: set[int] = set()
     _registers_of(code, used)
@@ -97,6 +104,7 @@ def expand(
     for block in definitions.blocks.values():
         _registers_of(block.body, used)
     walker = _Expander(definitions, data, sizes, [n for n in range(63, -1, -1) if n not in used])
+    walker.barriers = barriers
     frame = _Frame(Scope(outer=data.scope), {}, ())
     walker.labels(code, frame)
     walker.body(code, frame)
@@ -116,6 +124,9 @@ class _Expander:
         self.instances = 0
         self.placed: set[str] = set()
         self.names: set[str] = set()
+        self.barriers = True
+        self.last = Instruction("VMOVE", (), (Register(0),) * 3, ())
+        """The last instruction that may wait for those before it."""
 
     # Labels
 
@@ -197,7 +208,7 @@ class _Expander:
             case syntax.Macro():
                 self._name(node.name, LocalMacro(node, frame.scope), node.at, frame)
             case syntax.Barrier():
-                self.expansion.items.append(BarrierMark((node.at, *frame.calls)))
+                self._barrier((node.at, *frame.calls))
             case syntax.Invoke():
                 self._invoke(node, frame)
             case syntax.Atomic():
@@ -215,7 +226,14 @@ class _Expander:
         if unique in self.placed:
             raise problem(node.at, "is a label that stands twice", code="hlal-name")
         self.placed.add(unique)
-        self.expansion.items.append(LabelMark(unique, (node.at, *frame.calls)))
+        self.expansion.items.append(LabelMark(unique))
+
+    def _barrier(self, places: tuple[Place, ...]) -> None:
+        """The last instruction again, with the modifier that makes it wait: a scalar one does not
+        wait in the queue."""
+        if self.barriers:
+            modifiers = (*self.last.modifiers, ("barrier", None))
+            self.expansion.items.append(replace(self.last, modifiers=modifiers, places=places))
 
     def _array(self, node: syntax.Array, frame: _Frame) -> None:
         if frame.kinds:
@@ -313,9 +331,10 @@ class _Expander:
             for key, value in node.modifiers
         )
         operands = tuple(self._operand(operand, mnemonic, frame) for operand in node.operands)
-        self.expansion.items.append(
-            Instruction(mnemonic, modifiers, operands, (node.at, *frame.calls))
-        )
+        instruction = Instruction(mnemonic, modifiers, operands, (node.at, *frame.calls))
+        self.expansion.items.append(instruction)
+        if "barrier" in BY_MNEMONIC[mnemonic].by_name:
+            self.last = instruction
         if len(self.expansion.items) > MAX_STATEMENTS:
             raise problem(node.at, f"is past {MAX_STATEMENTS} statements", code="hlal-size")
 

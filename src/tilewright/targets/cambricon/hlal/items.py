@@ -1,4 +1,4 @@
-"""Statements behind preprocessing: instructions with known operands, labels and barriers."""
+"""Statements behind preprocessing: instructions with known operands, and labels."""
 
 from __future__ import annotations
 
@@ -48,14 +48,6 @@ class LabelMark:
     """A label, by its name in the whole program."""
 
     name: str
-    places: tuple[Place, ...]
 
 
-@dataclass(frozen=True)
-class BarrierMark:
-    """A ``@barrier`` statement of a program, with its positions."""
-
-    places: tuple[Place, ...]
-
-
-Item: TypeAlias = "Instruction | LabelMark | BarrierMark"
+Item: TypeAlias = "Instruction | LabelMark"

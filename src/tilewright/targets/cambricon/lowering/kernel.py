@@ -31,7 +31,7 @@ from tilewright.targets.cambricon.lowering.prefetch import (
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.registers import USES, Registers
 from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
-from tilewright.targets.cambricon.lowering.temporaries import Temporaries
+from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Reserve, Transfers
@@ -161,7 +161,7 @@ def _lowered(
         transfers,
         use,
         machine,
-        _temporaries(nest, machine, "vsm"),
+        _in_vsm(nest, machine),
         matrix_temporaries,
         tables,
     )
@@ -201,3 +201,18 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
     """The end of a memory, which buffers leave to the primitive."""
     left = machine.memory_beside(machine.primitive(nest.compute.primitive.data), memory)
     return Temporaries(left.room or 0, left.reserved, nest.program.symbol.data)
+
+
+def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
+    """The end of VSM; no buffer lies in the part in front of it, either."""
+    temporaries = _temporaries(nest, machine, "vsm")
+    behind = max(
+        (
+            operand.address + operand.bytes
+            for operand in nest.operands.values()
+            if operand.buffer.memory == "vsm" and not operand.stays
+        ),
+        default=temporaries.start,
+    )
+    temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
+    return temporaries

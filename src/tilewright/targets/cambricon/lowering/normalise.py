@@ -26,8 +26,7 @@ class Lrn:
     """The sum of squares of neighbouring channels, pixel by pixel.
 
     Squares lie between zeros, so that the window of the first and last channels needs no other
-    code. Their sums have 64 bits, as they may exceed 32. An addition takes two neighbours; where
-    windows are longer, sums double instead: those of two neighbours give those of four.
+    code. Their sums have 64 bits, as they may exceed 32. An addition takes two neighbours.
     """
 
     passes = 9
@@ -53,8 +52,6 @@ class Lrn:
         self.channels = c.nest.extent("c")
         t = self.c.temporaries
         around = self.window - 1
-        self.steps = doublings(self.window)
-        self.pairs = -(-self.window // 2) <= sum(1 + odd for _, _, odd in self.steps)
         # Channels at a time: squares and factors of 32 bits, sums of 64.
         self.part = min(self.channels, (t.left - 12 * around - 24) // 16 // 8 * 8)
         if self.part < 1:
@@ -136,9 +133,12 @@ class Lrn:
         e.emit(scaled, sums, n, sums, e.held(self.factors))
         e.emit("VAS.long.long0", sums, n, sums, e.held(self.constant))
 
-    def _add_pairs(self, count: int, kind: str) -> None:
-        """The same by additions of two neighbours each: none is made for channels beyond."""
+    def _add_up(self, count: int, kind: str) -> None:
+        """Sums over windows of what lies between zeros, of 64 bits (``long``) or 32 (``wide``)."""
         e, n, sums = self.e, self.e.held(count), self.e.held(self.sums)
+        if self.window == 1:
+            e.emit(f"VMOVE.{kind}.wide0", sums, n, e.held(self.squares))
+            return
         for first in range(0, self.window - 1, 2):
             two = (e.held(self.squares + 4 * at) for at in (first, first + 1))
             again = ".acc" if first else ""
@@ -146,46 +146,6 @@ class Lrn:
         if self.window % 2:
             last = e.held(self.squares + 4 * (self.window - 1))
             e.emit(f"VAV.{kind}.{kind}0.wide1", sums, n, sums, last)
-
-    def _add_up(self, count: int, kind: str) -> None:
-        """Sums over windows of what lies between zeros, of 64 bits (``long``) or 32 (``wide``)."""
-        e, item = self.e, 8 if kind == "long" else 4
-        sums, addends = e.held(self.sums), e.held(self.squares)
-        if self.pairs and self.steps:
-            self._add_pairs(count, kind)
-            return
-        if not self.steps:
-            e.emit(f"VMOVE.{kind}.wide0", sums, e.held(count), addends)
-        for number, (reach, more, odd) in enumerate(self.steps):
-            size = e.held(count + more)
-            if number == 0:
-                second = e.held(self.squares + 4)
-                e.emit(f"VAV.{kind}.wide0.wide1", sums, size, addends, second)
-            else:
-                second = e.held(self.sums + item * reach)
-                e.emit(f"VAV.{kind}.{kind}0.{kind}1", sums, size, sums, second)
-            if odd:
-                last = e.held(self.squares + 8 * reach)
-                e.emit(f"VAV.{kind}.{kind}0.wide1", sums, size, sums, last)
-
-
-def doublings(window: int) -> list[tuple[int, int, bool]]:
-    """Return the steps by which sums over a window double.
-
-    Each is (how many neighbours the sums before have, how many more sums than channels are made for
-    the steps behind, whether one more neighbour is added).
-    """
-    steps: list[tuple[int, int, bool]] = []
-    reach = 1
-    for digit in f"{window:b}"[1:]:
-        steps.append((reach, 0, digit == "1"))
-        reach = 2 * reach + int(digit)
-    more = 0
-    for number in range(len(steps) - 1, -1, -1):
-        before, _, odd = steps[number]
-        steps[number] = before, more, odd
-        more += before
-    return steps
 
 
 class Softmax:

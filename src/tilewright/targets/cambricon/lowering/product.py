@@ -97,6 +97,10 @@ class Product(SplitSums):
         c.transfers.space_slots(interval)
         if self.biases and self.bias is not None:
             c.transfers.on_refill(self.bias, self._replicate)
+        busy = self._row_cycles(self.columns.kernel) * c.nest.tile_size("kh") * self._most_pixels()
+        self.split_load = (
+            c.transfers.split_load(self.w, busy, c.temporaries) if self.split else None
+        )
         if self.residual is not None and not self.split:
             # Of as many elements as the result, each read just before its result is written.
             c.transfers.replace_in_place(self.residual)
@@ -198,6 +202,8 @@ class Product(SplitSums):
         if self.needs_zeros:
             clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
+        if self.split_load is not None:
+            self.split_load.prologue(self.e)
         if not self.split:
             self.base = self.e.variable(self.sums)
 

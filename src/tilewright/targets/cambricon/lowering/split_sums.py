@@ -19,6 +19,7 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.kernel_rows import RowWindows, met_in
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.split_load import SplitLoad
 from tilewright.targets.cambricon.lowering.tiles import Tile
 
 
@@ -28,6 +29,8 @@ class SplitSums(Batches):
     x: Operand
     rows: Sliding
     columns: Sliding
+    split_load: SplitLoad | None
+    """Weights that come by both DMAs."""
 
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         """The products of a tile."""
@@ -54,6 +57,8 @@ class SplitSums(Batches):
         e.if_positive(after, partial)
         self._chunks(base, total, 4, self._finish)
         e.place(partial)
+        if self.split_load is not None:
+            self.split_load.wait(e)
 
     def _chunks(
         self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]

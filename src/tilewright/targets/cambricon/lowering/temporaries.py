@@ -19,6 +19,16 @@ class Temporaries:
     size: int
     where: str
     used: int = 0
+    beside: int = 0
+    """Bytes in front of them that no buffer uses, either."""
+
+    def beside_them(self, size: int) -> int:
+        """The address of ``size`` bytes in front of them."""
+        size = -(-size // ALIGNMENT) * ALIGNMENT
+        assert size <= self.beside
+        address = self.start - self.beside
+        self.beside -= size
+        return address
 
     @property
     def left(self) -> int:

@@ -17,8 +17,9 @@ each value, so that numbers are filled in again and sums are copied in several p
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -37,11 +38,11 @@ from tilewright.targets.cambricon.statements import Label, Part, Statement
 PURE = frozenset(("SADD", "SSUB", "SMUL", "SMOVE", "SGT", "SE", "SAND", "SDIV"))
 """Instructions that do nothing but write a register."""
 
-FOLDED = {
-    "SADD": lambda a, b: a + b,
-    "SSUB": lambda a, b: a - b,
-    "SMUL": lambda a, b: a * b,
-    "SMOVE": lambda a: a,
+FOLDED: Mapping[str, Callable[..., int]] = {
+    "SADD": operator.add,
+    "SSUB": operator.sub,
+    "SMUL": operator.mul,
+    "SMOVE": int,
 }
 """Those that are computed now where their operands are known."""
 

@@ -13,11 +13,13 @@ from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.registers import Registers
+from tilewright.targets.cambricon.lowering.split_load import SplitLoad, split_load_of
 from tilewright.targets.cambricon.lowering.streams import (
     Stream,
     TransferScheduler,
     streamed,
 )
+from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.machine import part_of
@@ -50,6 +52,8 @@ class Transfers:
         """Addresses of segments that are copies, as other kernels read the original."""
         self.packed: dict[TensorOp, tuple[int, int]] = {}
         """Address and elements of weights that are copied for bands of pixels."""
+        self.split_loads: dict[TensorOp, SplitLoad] = {}
+        """Weights that come by both DMAs."""
         self.prefetched: set[BufferOp] = set()
         """Buffers whose first tile an earlier kernel has loaded."""
         self.refills: list[tuple[BufferOp, Refill]] = []
@@ -117,6 +121,31 @@ class Transfers:
         operand.moved_to = 0
         del self.segments[tensor]
         return True
+
+    def split_load(self, operand: Operand, busy: float, t: Temporaries) -> SplitLoad | None:
+        """Let weights come by both DMAs: those that have two slots, and are others in each tile.
+
+        A tile's products take so many cycles of the matrix unit.
+        """
+        tensor, loops, depth = operand.buffer.tensor_op, self.nest.loops, self._depth(operand)
+        cut = self.segments.get(tensor)
+        if cut is None or operand.slots < 2 or depth < len(loops):
+            return None
+        most = least = cut.width
+        for dim in (cut.channel, "ci", "kh", "g"):
+            extent = self.nest.extent(dim)
+            step = next((loop.step_size for loop in loops if loop.dim.data == dim), extent)
+            most, least = most * min(step, extent), least * (extent % step or step)
+        cycles = 0.0
+        for load in self.nest.loads:
+            other = self.nest.operands[load.buffer]
+            if load.depth == depth and load.buffer.memory == "vsm" and not other.stays:
+                # The first one stands after the products.
+                cycles += (self.pieces(other) - 1) * self._longest(other)
+        split = split_load_of(self.e, self.machine, t, (least, most), busy, cycles)
+        if split is not None:
+            self.split_loads[tensor] = split
+        return split
 
     # For the loops over tiles.
 
@@ -219,6 +248,9 @@ class Transfers:
             return
         address = e.held(segments.address(e, spans))
         count = e.held(segments.count(e, spans))
+        if (split := self.split_loads.get(tensor)) is not None:
+            split.load(e, base, count, address, self.start_of(operand))
+            return
         letter = "M" if buffer.memory == "msm" else "V"
         e.emit(f"{letter}LOAD", e.held(base), count, address, self.start_of(operand))
 

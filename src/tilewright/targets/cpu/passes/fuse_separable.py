@@ -167,11 +167,8 @@ def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
     channels = shape_of(x)[1]
     if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:
         return "the first one is not depthwise"
-    if (
-        channels == 1
-        or len(maps) > 1
-        or any(op.name.removeprefix("graph.") not in BETWEEN for op in maps)
-    ):
+    between = {op.name.removeprefix("graph.") for op in maps}
+    if channels == 1 or len(maps) > 1 or not between.issubset(BETWEEN):
         return f"between them lies more than one of {', '.join(BETWEEN)}"
     return "" if x not in kernel.inputs else "the second one reads the first one's image, too"
 

@@ -32,7 +32,6 @@ from tilewright.targets.sunway.pipeline import (
     Instruction,
     Latencies,
     cycles,
-    listing,
     steady,
 )
 
@@ -73,10 +72,6 @@ class Loop:
         few = min(steps, 12)
         short = cycles([*self.begin, *self.body * (few - 1), *self.end], latencies)
         return short + (steps - few) * steady(self.body, latencies)
-
-    def listing(self) -> str:
-        """A step, with cycles and pipelines."""
-        return listing(self.body)
 
 
 def _sent(name: str, bus: str, *, element: bool) -> Instruction:

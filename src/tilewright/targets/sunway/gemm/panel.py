@@ -27,7 +27,7 @@ from tilewright.targets.sunway.gemm.steps import (
     transpose,
 )
 from tilewright.targets.sunway.gemm.tile import Parts, tile_parts, tile_text
-from tilewright.targets.sunway.pipeline import Instruction, cycles, steady
+from tilewright.targets.sunway.pipeline import Instruction
 
 DEPTH = 64
 """Steps of the reduction in a panel, which lies on the stack: 4 KB."""
@@ -84,18 +84,6 @@ def turning() -> list[Instruction]:
         i for n, r in enumerate(names) for i in store(r, "to", f"to + (k + {n}) * {LANES} + j")
     ]
     return [*reads, *transpose(names), *writes]
-
-
-def turning_cycles() -> float:
-    """Return the cycles to transpose four by four weights, with the loop around them."""
-    return steady(turning()) + 2
-
-
-def block_cycles() -> float:
-    """Return the cycles of a block beside those of its steps."""
-    parts = columns()[1]
-    whole = cycles([*parts.begin, *parts.body * 11, *parts.end])
-    return whole - 12 * steady(parts.body)
 
 
 _TURN = """\
