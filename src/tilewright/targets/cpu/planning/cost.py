@@ -145,7 +145,7 @@ def part_kept(costs: CacheCosts, size: float, capacity: float) -> float:
 
 
 class ScratchCost:
-    """What prices of kernels that work in scratch begin with: caches, and bytes of the operands."""
+    """Prices of kernels that work in scratch: their caches, and the bytes of their operands."""
 
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         self.extents = extents = kernel.anchor.extents
