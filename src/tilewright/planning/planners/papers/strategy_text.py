@@ -1,4 +1,4 @@
-"""Schedule spaces as text.
+"""Schedule spaces, read from their text.
 
     space conv2                                # nodes of the model
       seed n 1, co 16, oh 10, ow 10; ci 6, kh 5, kw 5
