@@ -1,4 +1,4 @@
-"""Pools of images."""
+"""Pools of images on the vector unit."""
 
 from __future__ import annotations
 
