@@ -127,12 +127,12 @@ class Prefetches:
         """Choose the place of a kernel's weights of ``size`` bytes, and the slot that takes their
         ``load``, whose place follows from that.
 
-        The slot that leaves the load most time is best: behind the weights of the kernel before, at
+        The slot that leaves the load most time is best: after the weights of the kernel before, at
         the start of the scratchpad, or at its end.
         """
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
-        behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
-        bases = (behind, 0, (room - size) // ALIGNMENT * ALIGNMENT)
+        after = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
+        bases = (after, 0, (room - size) // ALIGNMENT * ALIGNMENT)
         possible = [base for base in bases if 0 <= base <= room - size]
         loads = [replace(load, chip=base) for base in possible]
         slots = [(slot, load) for load in loads if (slot := self._slot(load)) is not None]
