@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def read_file(path: Path, family: str, most: int, read: Callable[[Path], T], help: str = "") -> T:
-    """What ``read`` makes of a file of at most ``most`` bytes; raises TilewrightError.
+    """Read a file of at most ``most`` bytes with ``read``; raises TilewrightError.
 
     Codes begin with ``family``; ``help`` is for files that are too large.
     """

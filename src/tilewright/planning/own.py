@@ -1,12 +1,12 @@
 """The questions that planning asks the records of one family of machines (machine/records.py).
 
-planners/caches.py has what machines that compute in place are asked.
+space/nests.py has the one about slots, planners/caches.py what machines that compute in place are
+asked.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,6 @@ from tilewright.machine.records import MachineRecord, MemoryRecord, OperandRecor
 
 if TYPE_CHECKING:
     from tilewright.planning.domain import Kernel
-    from tilewright.planning.space.footprint import Ints
-    from tilewright.planning.space.nests import Arrangement
-    from tilewright.planning.space.tilings import Space
 
 
 class FormsKernels(MachineRecord):
@@ -73,14 +70,6 @@ class DividesUnlike(PrimitiveRecord):
         return False
 
 
-class TakesTurns(PrimitiveRecord):
-    """A primitive that needs fewer slots than its operands' moves seem to ask for."""
-
-    @abstractmethod
-    def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
-        """Slots of every operand that is moved, as far as its moves are concerned."""
-
-
 class StoresTiles(OperandRecord):
     """An operand whose constants may be stored in main memory tile by tile."""
 
@@ -122,7 +111,6 @@ __all__ = [
     "SharedCache",
     "StartsCores",
     "StoresTiles",
-    "TakesTurns",
     "in_turns",
     "lies_by_tile",
     "on_one_core",

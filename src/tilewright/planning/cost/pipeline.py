@@ -29,10 +29,9 @@ import numpy as np
 
 from tilewright.machine import Move
 from tilewright.planning.cost.bounds import main_bandwidth
-from tilewright.planning.own import TakesTurns
 from tilewright.planning.space.cells import Cells, Pairs
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use
-from tilewright.planning.space.nests import Arrangement, Loop, depends
+from tilewright.planning.space.nests import Arrangement, Loop, TakesTurns, depends
 from tilewright.planning.space.tilings import Space
 
 

@@ -10,10 +10,10 @@ from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.records import Finding, MoveRecord
 from tilewright.planning.domain import Kernel
-from tilewright.planning.own import FormsKernels, StoresTiles, TakesTurns
+from tilewright.planning.own import FormsKernels, StoresTiles
 from tilewright.planning.space.footprint import Ints
 from tilewright.planning.space.join_pixels import moves_blocks
-from tilewright.planning.space.nests import Arrangement
+from tilewright.planning.space.nests import Arrangement, TakesTurns
 from tilewright.planning.space.tilings import Space
 from tilewright.targets.cambricon.passes.block_channels import BlockChannels
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks

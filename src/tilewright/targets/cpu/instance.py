@@ -142,7 +142,7 @@ class Instance:
         ]
 
     def inside(self, operand: Address) -> list[tuple[bool, bool]]:
-        """Whether what tiles read of an operand begins, and ends, within each of its axes."""
+        """For each axis of an operand: does what tiles read begin within it, and end within it?"""
         whole = {
             name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
             for name, extent in self.dims.items()

@@ -8,7 +8,7 @@ from tilewright.network.fusion.search.cover import Cover, Selection
 
 
 def exact(cover: Cover) -> Selection:
-    """The best selection.
+    """Return the selection of least cost.
 
     The links within groups are those from a node to the only one that reads it, so they form trees,
     of which each node is the root of a smaller one. The least cost of a tree is the least over what

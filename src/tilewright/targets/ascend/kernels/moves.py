@@ -125,7 +125,7 @@ def move_elements(
 def _places(
     move: Move, indices: Sequence[Value], x: Tensor, out: Tensor, offset: int
 ) -> tuple[Place, Place]:
-    """Where the element of some indices lies in the source and in the result."""
+    """The places of the element of some indices in the source and in the result."""
     width = isa.WIDTHS[x.element]
     source, target = offset, 0
     dense = _dense([total(dim.extent) for dim in move])

@@ -246,8 +246,8 @@ class Epilogue:
         return body
 
     def _row(self, operand: SSAValue, columns: Span, width: int, further: Value = 0) -> Place:
-        """Where the numbers of a tile's columns begin in a row's buffer, and so many bytes
-        further."""
+        """The place in a row's buffer, ``further`` bytes after the first number of a tile's
+        columns."""
         home = self.forms.homes[operand]
         first = self.forms.column(home).start
         return Place(home.buffer, further + (columns.start - first) * width)

@@ -171,6 +171,6 @@ def _changes(statement: Statement, clobbers: Clobbers) -> tuple[int, int]:
 
 
 def _before(alive: int, changes: tuple[int, int]) -> int:
-    """What is alive before a statement, of what is alive behind it."""
+    """The registers that are alive before a statement, given those that are alive after it."""
     written, read = changes
     return alive & ~written | read

@@ -31,7 +31,7 @@ def numbered(
 
 
 class _Values:
-    """What is known of registers from the start of a block on."""
+    """The values that are known of registers from the start of a block on."""
 
     def __init__(self) -> None:
         self.writes: Counter[int] = Counter()

@@ -110,7 +110,7 @@ def _uses(code: Sequence[Statement]) -> Uses:
 
 
 def _writes(code: Sequence[Statement], clobbers: Clobbers) -> Counter[int]:
-    """How many statements write each register."""
+    """The number of statements that write each register."""
     return Counter(one.number for statement in code for one in written_by(statement, clobbers))
 
 

@@ -102,7 +102,7 @@ class Dependences:
         self._moved.append((span, store, number))
 
     def close(self) -> None:
-        """End a kernel."""
+        """End a kernel: its moves are the last that touched their bytes."""
         for span, store, number in self._moved:
             self._bytes(span, store)[:] = number
         self._moved = []

@@ -48,7 +48,7 @@ class Program:
         self.dependences.open()
 
     def close(self) -> None:
-        """End a kernel.
+        """End a kernel, and put its instructions in order.
 
         The dispatcher hands out instructions in the program's order and stops at one whose engine's
         queue is full. So they stand in the order in which they could begin if queues had no end,
