@@ -62,4 +62,7 @@ def test_embeddings(name: str, tmp_path: Path) -> None:
     costs = [cover.cost(SEARCHES[search](cover)) for search in ("exact", "paths", "greedy")]
     assert costs[0] == pytest.approx(solved(cover)[0])
     assert costs[0] <= costs[1] + 1e-9 and costs[1] <= costs[2] + 1e-9
-    assert costs[0] < costs[2], "a first fusion keeps a better one away"
+    # Where no two chains have a kernel in common, as in GoogLeNet, there is nothing to choose.
+    disjoint = len({vertex for chain in chains for vertex in chain}) == sum(map(len, chains))
+    assert disjoint == (name == "googlenet")
+    assert disjoint or costs[0] < costs[2], "a first fusion keeps a better one away"
