@@ -270,11 +270,9 @@ def _write(
 
 def _plans_in_a_row(state: CompilationState) -> Mapping[str, Plan]:
     """The plans, each with the cycles that its kernel adds to those before, where kernels overlap
-    and the target can time programs in a row. Where instructions are of rows that takes a third of
-    a compilation, and the plans are those of kernels alone."""
+    and the target can time programs in a row."""
     run_timer = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
-    by_rows = state.machine.synchronisation.by_rows
-    if run_timer is None or by_rows or not kernels_overlap(state):
+    if run_timer is None or not kernels_overlap(state):
         return state.plans
     added = added_cycles(state.kernels, run_timer)
     return {
