@@ -68,8 +68,8 @@ class OperatorNetwork(Emitter):
     def operand(self, name: str, dims: tuple[int, ...]) -> SSAValue:
         """An operand, which must be of these dims."""
         if shape_of(self.values[name]) != dims:
-            found = _text(shape_of(self.values[name]))
-            raise self.refuse(f"{name} is {found}, beside the others {_text(dims)}")
+            actual = _text(shape_of(self.values[name]))
+            raise self.refuse(f"{name} is {actual}, beside the others {_text(dims)}")
         return self.values[name]
 
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
@@ -162,8 +162,8 @@ class OperatorNetwork(Emitter):
         results: list[SSAValue] = []
         for key, (value, shape) in outputs.items():
             if shape_of(value) != shape.dims:
-                stated, found = _text(shape.dims), _text(shape_of(value))
-                raise self.refuse(f"{key} is described as {stated}; the result has {found}")
+                stated, actual = _text(shape.dims), _text(shape_of(value))
+                raise self.refuse(f"{key} is described as {stated}; the result has {actual}")
             results.append(self.transpose(self.to(value, shape.type), ORDERS[shape.format]))
         self._made.operator.output_names = to_attribute(list(outputs))
         if self.fixed:

@@ -101,12 +101,12 @@ def search_fusions(
             except TilewrightError as error:
                 alone[number] = error.problems[0]
     costs = {n: cost for n, cost in alone.items() if not isinstance(cost, Problem)}
-    found = [(fusion, at) for fusion in fusions for at in embeddings(fusion.query, graph)]
+    places = [(fusion, at) for fusion in fusions for at in embeddings(fusion.query, graph)]
     candidates: list[PricedCandidate] = []
     groups: list[Group] = []
     names: list[str] = []
-    for number, (fusion, vertices) in enumerate(found):
-        progress("price groups", number, len(found))
+    for number, (fusion, vertices) in enumerate(places):
+        progress("price groups", number, len(places))
         nodes = [graph.nodes[vertex] for vertex in vertices]
         result = _priced(fusion, nodes, [alone.get(vertex) for vertex in vertices], oracle)
         candidates.append(result)

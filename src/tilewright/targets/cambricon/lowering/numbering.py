@@ -36,7 +36,7 @@ class _Values:
     def __init__(self) -> None:
         self.writes: Counter[int] = Counter()
         self.sums: dict[int, tuple[Version, int]] = {}
-        """Of a register: the one that it was computed from, and the number that was added."""
+        """For a register, the register it was computed from and the number that was added."""
         self.known: dict[tuple[object, ...], Version] = {}
         """Where the value of an expression lies."""
 

@@ -76,7 +76,7 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
     code = _fill_early(code, clobbers, numbers, range(count, REGISTERS))
     registers = [Register(number) for number in range(REGISTERS)]
     moved = {
-        id(statement): [registers[numbers[one.number]] for one in clobbers[id(statement)]]
+        id(statement): [registers[numbers[register.number]] for register in clobbers[id(statement)]]
         for statement in code
         if id(statement) in clobbers
     }
@@ -87,7 +87,8 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
                 for part in statement.operands
             )
             code[at] = statement.having(tuple(parts))
-    code = [kept for one in code if (kept := _hollow(one) if _idle(one) else one) is not None]
+    statements = (_hollow(each) if _idle(each) else each for each in code)
+    code = [statement for statement in statements if statement is not None]
     return Tidied(code, moved, count)
 
 
@@ -111,7 +112,9 @@ def _uses(code: Sequence[Statement]) -> Uses:
 
 def _writes(code: Sequence[Statement], clobbers: Clobbers) -> Counter[int]:
     """The number of statements that write each register."""
-    return Counter(one.number for statement in code for one in written_by(statement, clobbers))
+    return Counter(
+        register.number for statement in code for register in written_by(statement, clobbers)
+    )
 
 
 # Copies, and what nobody reads.
@@ -145,10 +148,10 @@ def _is_free(code: Sequence[Statement | None], at: int, copy: int, clobbers: Clo
     if move is None or move.mnemonic != "SMOVE":
         return False
     target = move.written
-    between = (one for one in code[at + 1 : copy] if one is not None)
+    between = (each for each in code[at + 1 : copy] if each is not None)
     return not any(
-        target in written_by(one, clobbers) or any(target == other for _, other in one.reads)
-        for one in between
+        target in written_by(each, clobbers) or any(target == other for _, other in each.reads)
+        for each in between
     )
 
 

@@ -42,8 +42,8 @@ def _text(block: Block) -> str:
     x, tile, taps, lanes = block.x, block.tile, block.taps, block.lanes
     row, column = (block.instance.step(x, dim, block.inner) for dim in ("u", "v"))
     height, width = x.shape[2:]
-    one = block.instance.step(x, "ci", min(lanes, block.channels))
-    at = [(block.instance.block_step(x, "ci"), f"c / {lanes}"), (one, f"c % {lanes}")]
+    channel = block.instance.step(x, "ci", min(lanes, block.channels))
+    at = [(block.instance.block_step(x, "ci"), f"c / {lanes}"), (channel, f"c % {lanes}")]
     remark = f"{tile} x {tile} outputs of {taps} x {taps} windows, directly"
     listed = f"vec *o, const float *x, const {block.w.c_type} *w, long top, long left"
     with function(remark, listed, "static SELDOM void") as writer:
