@@ -3,7 +3,7 @@ import pytest
 
 from tests.machine.machine_parts import small_machine
 from tilewright.errors import TilewrightError
-from tilewright.machine.values import value_keys
+from tilewright.machine.values import value_tables
 
 
 def test_values_of_every_kind():
@@ -42,7 +42,7 @@ def test_values_of_every_kind():
 def test_every_key_takes_its_own_value():
     machine = small_machine()
     data = machine.to_json()
-    for key in value_keys(machine):
+    for key in value_tables(data):
         parts = key.split(".")
         place = data
         if len(parts) > 1:

@@ -125,7 +125,15 @@ def _vertex(text: str) -> Vertex:
                 f"kinds are {', '.join(KINDS)}, and every operation's name",
             )
     conditions = [] if match[2] is None else match[2].split(",")
-    return Vertex(kinds, tuple(map(_predicate, conditions)))
+    vertex = Vertex(kinds, tuple(map(_predicate, conditions)))
+    for name in {predicate.property: None for predicate in vertex.predicates}:
+        mine = [predicate for predicate in vertex.predicates if predicate.property == name]
+        # The least value that meets all lower bounds meets the rest, if any value does.
+        floor = 0 if name in ("inputs", "readers") else 1
+        least = max([floor, *(each.value for each in mine if each.relation != "<=")])
+        if not all(each.holds(least) for each in mine):
+            raise PatternError(f"never matches: no {name} of {vertex} meets all conditions")
+    return vertex
 
 
 def _predicate(text: str) -> Predicate:

@@ -32,13 +32,9 @@ _TEXT = (
 )
 
 
-def value_keys(machine: Machine) -> tuple[str, ...]:
-    """Every key that ``with_values`` knows, but for dims that have no limit or granule yet."""
-    return tuple(_tables(machine.to_json()))
-
-
-def _tables(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Every key of a machine, and the table in which its last part stands."""
+def value_tables(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Every key that ``with_values`` knows, but for dims that have no limit or granule yet, and the
+    table of a machine's JSON in which its last part stands."""
     tables = dict.fromkeys(_TOP, data)
     tables |= {f"synchronisation.{field}": data["synchronisation"] for field in _SYNCHRONISATION}
     tables |= _own_tables("", data)
@@ -77,7 +73,7 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
         for fusion in data["fusions"]
         if "fusion" not in switched and f"fusion.{fusion['name']}" not in switched
     ]
-    tables = _tables(data)
+    tables = value_tables(data)
     known = (*tables, *(key for key in switches if key not in switched))
     # Dims may have no limit or granule yet.
     dims = {
@@ -94,10 +90,11 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
             problems.append(Problem("machine-key", reason, shown(key), nearest(key, known)))
             continue
         text = field in _TEXT or (".own." in f".{key}" and isinstance(place[field], str))
+        if key == "synchronisation":
+            value = {"style": value} if isinstance(value, str) else value
         place[field] = value if text else _plain(value)
         if key == "synchronisation":
-            place[key] = {"style": value} if isinstance(value, str) else value
-            tables = _tables(data)
+            tables = value_tables(data)
     if problems:
         raise TilewrightError(problems)
     return machine_of(data)

@@ -24,17 +24,17 @@ def embeddings(query: str, graph: DependenceGraph) -> list[Embedding]:
 
     The nodes may have further edges. Refuses (``fusion-many``) patterns with too many embeddings.
     """
-    found: list[Embedding] = []
+    chains: list[Embedding] = []
     for chain in _chains((), range(len(graph.nodes)), parse_pattern(query), graph):
-        found.append(chain)
-        if len(found) > MOST_EMBEDDINGS:
+        chains.append(chain)
+        if len(chains) > MOST_EMBEDDINGS:
             raise refuse(
                 "fusion-many",
                 f"the pattern occurs more than {MOST_EMBEDDINGS:,} times",
                 query,
                 "put conditions on its operations",
             )
-    return found
+    return chains
 
 
 def _chains(

@@ -35,7 +35,8 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.space.footprint import whole_elements
+from tilewright.planning.space.footprint import uses_of, whole_elements
+from tilewright.planning.space.tilings import no_tile_fits
 
 TIMED = 3
 """Candidates that are timed, best cost first."""
@@ -71,9 +72,16 @@ def plan_chain(
             break
     priced = search.priced
     if not priced:
-        failures += [each.refusal for each in search.candidates if each.refusal is not None]
+        failures += [
+            each.refusal
+            for each in search.candidates
+            if each.refusal is not None and not any(each.tilings.values())
+        ]
         if failures:
             raise failures[0]
+        if not kernel.producers:
+            primitive = agreeing(kernel, machine)[0]
+            raise no_tile_fits(kernel, machine, uses_of(kernel, machine, primitive))
         raise refuse(
             "plan-capacity",
             f"no tile of {kernel.anchor.operation} fits {machine.name} with the computes before it",

@@ -29,7 +29,7 @@ class ByNode:
     """A planner of the kernels that compute certain nodes; another one plans the rest."""
 
     plans: Mapping[str, Callable[[Kernel], Plan]]
-    """What plans the kernel that computes a node."""
+    """What plans the kernel that computes a node; nodes that one kernel may compute share it."""
     where: Mapping[str, str]
     """Where each node is named."""
     code: str
@@ -45,9 +45,10 @@ class ByNode:
         nodes = [node for node in self.plans if node in kernel.nodes]
         if not nodes:
             return None if self.otherwise is None else self.otherwise(kernel)
-        self.met.update(nodes)
+        plan = self.plans[nodes[0]]
+        self.met.update(node for node in nodes if self.plans[node] is plan)
         try:
-            return self.plans[nodes[0]](kernel)
+            return plan(kernel)
         except TilewrightError as error:
             self.refused.append(error)
             raise
@@ -98,11 +99,13 @@ def by_spaces(path: Path, machine: Machine, mesh: Mesh | None) -> ByNode:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise refuse("space-file", f"cannot be read: {error}", str(path)) from None
-    spaces = {node: space for space in parse_spaces(text, str(path)) for node in space.nodes}
-    plans = {
-        node: partial(best_of, space, machine=machine, mesh=mesh) for node, space in spaces.items()
-    }
-    return ByNode(plans, {node: space.where for node, space in spaces.items()}, "space-node")
+    plans: dict[str, Callable[[Kernel], Plan]] = {}
+    where: dict[str, str] = {}
+    for space in parse_spaces(text, str(path)):
+        plan = partial(best_of, space, machine=machine, mesh=mesh)
+        plans |= dict.fromkeys(space.nodes, plan)
+        where |= dict.fromkeys(space.nodes, space.where)
+    return ByNode(plans, where, "space-node")
 
 
 def best_of(

@@ -52,7 +52,7 @@ class Core:
     memory_bytes_per_second: float = 19.2e9
     """Bandwidth of main memory. Assumed."""
     bytes_per_cycle: float = 32.0
-    """Those of two data ports of 128 bits. Assumed, as are the following."""
+    """Bytes that two data ports of 128 bits carry. Assumed, as are the following."""
     latency: int = 40
     """Cycles from the start of a LOAD or SAVE to its first byte."""
     in_flight: int = 4

@@ -92,7 +92,8 @@ class CoreTarget(WordTarget):
         return CoreRunner(self.core, *read_package(directory, self.core))
 
     def simulator(self, machine: Machine) -> Timer:
-        """Cycles of the words of a kernel; planning has its closed form, which takes less time."""
+        """Cycles of the words of a kernel; planning prices the commands of its tile program, which
+        takes less time."""
         return timer(self.core, machine)
 
     def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer:

@@ -55,7 +55,7 @@ class Cover:
         return tuple(number for number in range(len(self.groups)) if self.gain(number) > 0)
 
     def first_disjoint(self, wanted: Iterable[int]) -> Selection:
-        """Those of the groups wanted, one after the other, that hold no node of one before."""
+        """The groups wanted, in order, without groups that hold a node of an earlier one."""
         taken, used = list[int](), set[int]()
         for number in wanted:
             vertices = self.groups[number].vertices

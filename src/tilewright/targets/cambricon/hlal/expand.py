@@ -103,8 +103,8 @@ def expand(
         _registers_of(macro.body, used)
     for block in definitions.blocks.values():
         _registers_of(block.body, used)
-    walker = _Expander(definitions, data, sizes, [n for n in range(63, -1, -1) if n not in used])
-    walker.barriers = barriers
+    pool = [n for n in range(63, -1, -1) if n not in used]
+    walker = _Expander(definitions, data, sizes, pool, barriers)
     frame = _Frame(Scope(outer=data.scope), {}, ())
     walker.labels(code, frame)
     walker.body(code, frame)
@@ -114,7 +114,12 @@ def expand(
 
 class _Expander:
     def __init__(
-        self, definitions: Definitions, data: DataSegment, sizes: Sizes, pool: list[int]
+        self,
+        definitions: Definitions,
+        data: DataSegment,
+        sizes: Sizes,
+        pool: list[int],
+        barriers: bool,
     ) -> None:
         self.definitions = definitions
         self.data = data
@@ -124,7 +129,7 @@ class _Expander:
         self.instances = 0
         self.placed: set[str] = set()
         self.names: set[str] = set()
-        self.barriers = True
+        self.barriers = barriers
         self.last = Instruction("VMOVE", (), (Register(0),) * 3, ())
         """The last instruction that may wait for those before it."""
 

@@ -90,8 +90,8 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
 """By the anchor's operation; all others are maps."""
 
 PlaceWeights = Callable[[FirstLoad, int], PlacedWeights]
-"""Where a kernel's weights lie, by their first load and their bytes, and what an earlier kernel
-loads of the first ones."""
+"""Places a kernel's weights, given their first load and their bytes, and finds an earlier kernel
+that issues that load."""
 
 
 @dataclass(frozen=True)
@@ -155,16 +155,8 @@ def _lowered(
     tables = KernelTables(filled, e.where)
     matrix_temporaries = _temporaries(nest, machine, "msm")
     weights = WeightPlaces(nest, transfers, matrix_temporaries)
-    context = Context(
-        e,
-        nest,
-        transfers,
-        use,
-        machine,
-        _in_vsm(nest, machine),
-        matrix_temporaries,
-        tables,
-    )
+    in_vsm = _in_vsm(nest, machine)
+    context = Context(e, nest, transfers, use, machine, in_vsm, matrix_temporaries, tables)
     compute = COMPUTES.get(context.anchor.operation.data, Points)(context)
     for number, data in tables.loads.items():
         zero, size = e.held(0), e.held(len(data) // 2)

@@ -1,8 +1,8 @@
 """The registers that are alive together in a kernel's code, and those of the machine for them.
 
-The lowering takes a new register for each value. One is alive from where it is written to where it
-is read last; two that are never alive together may be the same one of the machine. Sets of
-registers are integers: bit ``n`` stands for register ``n``.
+The lowering takes a new register for each value. A register is alive from where it is written to
+where it is read last; two registers that are never alive together may be one of the machine's. Sets
+of registers are integers: bit ``n`` stands for register ``n``.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _meeting(
     }
     copies: dict[int, list[int]] = {}
     blocks = blocks_of(code)
-    for block, alive in zip(blocks, alive_behind(code, blocks, clobbers), strict=True):
+    for block, alive in zip(blocks, _alive_after(code, blocks, clobbers), strict=True):
         for statement in reversed(code[block.start : block.end]):
             written, _ = changes = _changes(statement, clobbers)
             others = alive | written
@@ -124,8 +124,8 @@ def without_unread(
     """Leave out ``pure`` instructions whose results nobody reads."""
     left: list[Statement] = []
     blocks = blocks_of(code)
-    behind = alive_behind(code, blocks, clobbers)
-    for block, alive in zip(reversed(blocks), reversed(behind), strict=True):
+    after = _alive_after(code, blocks, clobbers)
+    for block, alive in zip(reversed(blocks), reversed(after), strict=True):
         for statement in reversed(code[block.start : block.end]):
             changes = _changes(statement, clobbers)
             if statement.mnemonic not in pure or changes[0] & alive:
@@ -136,10 +136,10 @@ def without_unread(
     return left[::-1]
 
 
-def alive_behind(
+def _alive_after(
     code: Sequence[Statement], blocks: Sequence[Block], clobbers: Clobbers
 ) -> list[int]:
-    """The registers that are alive behind each block: read before they are written."""
+    """The registers that are alive after each block: read before they are written."""
     wanted = [0] * len(blocks)
     gone = [0] * len(blocks)
     for number, block in enumerate(blocks):
@@ -147,17 +147,17 @@ def alive_behind(
             changes = _changes(statement, clobbers)
             gone[number] |= changes[0]
             wanted[number] = _before(wanted[number], changes)
-    behind = [0] * len(blocks)
+    after = [0] * len(blocks)
     again = True
     while again:
         again = False
         for number in range(len(blocks) - 1, -1, -1):
             for following in blocks[number].following:
-                behind[number] |= wanted[following]
-            before = wanted[number] | behind[number] & ~gone[number]
+                after[number] |= wanted[following]
+            before = wanted[number] | after[number] & ~gone[number]
             again |= before != wanted[number]
             wanted[number] = before
-    return behind
+    return after
 
 
 def _changes(statement: Statement, clobbers: Clobbers) -> tuple[int, int]:

@@ -154,7 +154,7 @@ class Lowering:
             ]
 
     def _place(self, load: FirstLoad, size: int, room: int) -> PlacedWeights:
-        """Choose the place of a kernel's weights, and the part that an earlier kernel loads."""
+        """Choose the place of a kernel's weights, and the kernel before that issues their load."""
         self.placed = self.prefetches.place(load, size, room)
         if self.prefetched:
             base = self.placed.base

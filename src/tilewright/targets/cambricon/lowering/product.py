@@ -235,7 +235,7 @@ class Product(SplitSums):
             return
         if self.parted:
             self.steps = [c.nest.stride(operand, tile, self.columns.out) for operand in read]
-        # Those of what is pending: the last part of the pixel before.
+        # The biases of the pending sums: those of the last part of the pixel before.
         self._arrive(places, self.biases_at[-1])
         self.alone = self.batch == 1 and not self.grouped
         self.at = self.base if self.alone else e.variable(self.base)

@@ -78,10 +78,7 @@ class Stepping:
             self.streams.append(self.load_streams[self.shared])
         if self.streams:
             self.scheduler = transfers.scheduler = TransferScheduler(
-                e,
-                self.streams,
-                e.register(),
-                transfers.interval,
+                e, self.streams, e.register(), transfers.interval
             )
         self.ended = e.register()
         """Positive where no tile is left, and before the first one if some of it is there."""

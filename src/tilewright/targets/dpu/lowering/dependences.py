@@ -63,7 +63,7 @@ class Dependences:
         """What the kernel's instructions load or store, which counts for kernels behind it."""
 
     def open(self) -> None:
-        """Begin a kernel; what one that was refused has left counts no more."""
+        """Begin a kernel; what a refused kernel has left counts no more."""
         if len(self.waits) > self.start:
             del self.waits[self.start :]
             self._last[self._last >= self.start] = -1

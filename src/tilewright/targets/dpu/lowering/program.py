@@ -37,14 +37,13 @@ class Program:
         self._inits = {
             i.sets: (i.mnemonic, {field.name for field in i.format.fields}) for i in inits
         }
-        self._held: dict[str, dict[str, int]] = {}
+        self._last_init: dict[str, dict[str, int]] = {}
         """By mnemonic, the last INIT of the kernel."""
 
     def open(self) -> None:
-        """Begin a kernel. One that was refused has left instructions that count no more: nothing is
-        emitted then."""
+        """Begin a kernel; instructions that a refused kernel left are taken away."""
         del self.statements[self.dependences.start :]
-        self._held.clear()
+        self._last_init.clear()
         self.dependences.open()
 
     def close(self) -> None:
@@ -83,10 +82,10 @@ class Program:
         """Append an instruction with its INIT, where that differs from the one before; ``values``
         are the fields of both."""
         init, names = self._inits[mnemonic]
-        held = {name: value for name, value in values.items() if name in names}
-        if self._held.get(mnemonic) != held:
-            self._held[mnemonic] = held
-            self.add(init, **held)
+        shared = {name: value for name, value in values.items() if name in names}
+        if self._last_init.get(mnemonic) != shared:
+            self._last_init[mnemonic] = shared
+            self.add(init, **shared)
         rest = {name: value for name, value in values.items() if name not in names}
         return self.add(mnemonic, **rest)
 
