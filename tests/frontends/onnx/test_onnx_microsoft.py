@@ -83,6 +83,18 @@ def test_fused_convolution(activation: str, numbers: list[float]) -> None:
     check(*model_of("FusedConv", operands, activation=activation, pads=[1] * 4, **kwargs))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("pads", ["a", "b", "c", "d"]), ("pads", [0.9] * 4), ("activation_params", ["abc"])],
+)
+def test_attributes_of_another_type_are_refused(name: str, value: list[Any]) -> None:
+    operands = [noise(1, 4, 7, 7), noise(6, 4, 3, 3)]
+    attributes: dict[str, Any] = {"activation": "LeakyRelu", "activation_params": [0.1]}
+    model, _ = model_of("FusedConv", operands, **attributes | {name: value})
+    with pytest.raises(TilewrightError, match="of the wrong type"):
+        import_onnx(model)
+
+
 @pytest.mark.parametrize("activation", ["Relu", "LeakyRelu"])
 def test_fused_gemm(activation: str) -> None:
     kwargs: dict[str, Any] = {"activation_alpha": 0.2} if activation == "LeakyRelu" else {}

@@ -52,6 +52,17 @@ def test_lists_of_tensors() -> None:
         np.testing.assert_array_equal(got[name], array, err_msg=name)
 
 
+def test_tensors_that_do_not_fit_are_not_stacked() -> None:
+    """Not even if they have as many elements."""
+    nodes = [
+        node("SequenceConstruct", ["x", "z"], ["pair"]),
+        node("ConcatFromSequence", ["pair"], ["y"], axis=0, new_axis=1),
+    ]
+    model = typed_model(nodes, {"x": noise(2, 3), "z": noise(3, 2)}, {"y": FLOAT})
+    with pytest.raises(TilewrightError, match="do not fit together"):
+        import_onnx(model)
+
+
 def test_a_map_of_lists() -> None:
     """SequenceMap, which ONNX defines by a loop."""
     body = helper.make_graph(

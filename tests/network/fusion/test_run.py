@@ -9,7 +9,7 @@ from tests.network.fusion.kernel_networks import MACHINE, form, formed, kernels_
 from tests.slow import but_fast
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import ModuleOp, SSAValue, StringAttr
 from tilewright.machine import Fusion
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.run import FusionReport, search_fusions
@@ -123,3 +123,16 @@ def test_random_networks(seed: int) -> None:
     for one in found.candidates:
         assert (one.fused is None) <= (one.problem is not None)
         assert one.problem is None or one.problem.reason
+
+
+def test_kernels_of_the_host_and_views_stay_apart() -> None:
+    net = Builder(1, x=(1, 16, 28, 28))
+    y = net.conv(net.inputs["x"], 16, **PADS)
+    y = net.op("max_pool", y, kernel=(3, 3), strides=(2, 2))
+    module, _ = formed(net, y)
+    pool = kernels_of(module)[1]
+    pool.engine = StringAttr("host")
+    (candidate,) = searched(module).candidates
+    assert candidate.problem is not None and candidate.apart is None
+    assert candidate.problem.code == "fusion-fixed"
+    assert candidate.problem.reason.startswith("runs on the host")

@@ -127,10 +127,12 @@ class Lowering(Emitter):
 
     def joined(self, values: Sequence[Value], axis: int, *, new: bool) -> Value:
         """Values one after another along an axis, or along a ``new`` one."""
+        # What is empty takes no part, whatever its other dims.
+        shapes = [shape for value in values if 0 not in (shape := shape_of_value(value)) or new]
+        if len({shape[:axis] + shape[axis + (not new) :] for shape in shapes}) > 1:
+            raise self.misfit("its tensors do not fit together")
         arrays = [value.array for value in values if isinstance(value, Constant)]
         if len(arrays) == len(values):
-            if len({a.shape[:axis] + a.shape[axis + (not new) :] for a in arrays}) > 1:
-                raise self.misfit("its tensors do not fit together")
             whole = np.stack(arrays, axis) if new else np.concatenate(arrays, axis)
             return Constant(whole, f"{self.node.name}.joined")
         parts = [self.stored(value) for value in values if 0 not in shape_of_value(value)]

@@ -48,7 +48,7 @@ def read_model(source: ModelSource) -> Source:
         data = np.frombuffer(source, np.uint8)
         digest = hashlib.sha256(source).hexdigest()
         return Source(_parse(data, "model"), digest, Files(content=data), "model")
-    help = "store the weights as external data"
+    help = "protobuf cannot read it; store the weights as external data"
     return read_file(Path(source), "onnx", MAX_FILE_BYTES, _mapped, help)
 
 

@@ -133,7 +133,7 @@ class Rewriter:
 
     def of(self, like: Operation) -> Rewriter:
         """The same for the node of another operation."""
-        return Rewriter(self.ctx, self.op, like)
+        return Rewriter(self.ctx, self.op, like, self.place)
 
     def before(self, later: AnyOperation) -> Rewriter:
         """The same, but that operations stand before a later one."""
@@ -154,11 +154,11 @@ class Rewriter:
         return add_weight(self.ctx, array, self.place or self.op, name, element)
 
     def reshaped(self, value: SSAValue, shape: tuple[int, ...]) -> SSAValue:
-        """A value in another shape; the last reshape is shared if it is it."""
+        """A value in another shape; a reshape to that shape that stands before is shared."""
         last = value.first_use.operation if value.first_use is not None else None
         if isinstance(last, Operation) and last.operation == "reshape":
             same = shape_of(last.result) == shape
-            if same and last.is_before_in_block(self.op):
+            if same and last.is_before_in_block(self.place or self.op):
                 return last.result
         return self.make("reshape", value, shape=shape)
 
@@ -179,7 +179,7 @@ def use_instead(uses: Iterable[Use], value: SSAValue) -> None:
 
 
 def producer(value: SSAValue, *names: str) -> Operation | None:
-    """The operation that computes a value, if it is one of those names."""
+    """The operation that computes a value, if it has one of these names."""
     owner = value.owner
     return owner if isinstance(owner, Operation) and owner.operation in names else None
 

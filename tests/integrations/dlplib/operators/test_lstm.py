@@ -28,6 +28,7 @@ def cells(pre: Array, u: Array, h: Array, c: Array) -> tuple[Array, Array, Array
         pytest.param("cambricon", 1, 2, 4, 9, marks=pytest.mark.slow),
         pytest.param("cambricon-x", 2, 2, 3, 5, marks=pytest.mark.slow),
         pytest.param("cpu", 3, 2, 3, 5, marks=pytest.mark.slow),
+        pytest.param("cpu", 2, 3, 2, 1, marks=pytest.mark.slow),
     ],
 )
 def test_cells_and_their_gradients(

@@ -11,6 +11,7 @@ from tests.targets.ascend.kernels.rows_of_floats import results
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.kernels.pools import Window, pool
+from tilewright.targets.ascend.kernels.shares import divided
 from tilewright.targets.ascend.machine import ASCEND_910
 
 CASES = [
@@ -62,12 +63,16 @@ def test_averages(case: tuple[tuple[int, int, int], Window]) -> None:
         assert (np.abs(found - wanted) <= np.abs(wanted) * 2.0**-11 + 1e-5).all()
 
 
-def test_windows_of_several_counts() -> None:
+@pytest.mark.parametrize("pad", [0, 1])
+def test_windows_of_several_counts(pad: int) -> None:
     x = planes(1, 2, 6, 6)
     window = Window((3, 3), (2, 2))
-    factors = np.array([[1, 0.5], [0.25, 0.2]], np.float32)
-    wanted = windows(x, window).sum(0) * factors[:, :, None]
-    program = pool("add", 2, 6, 6, window, ASCEND_910, factors=True)
+    padded = np.pad(x, [(0, 0), (pad, pad), (pad, pad), (0, 0)])
+    sums = windows(padded, window).sum(0)
+    factors = np.array([[1, 0.5, 0.7], [0.25, 0.2, 0.3], [0.9, 0.4, 0.6]], np.float32)
+    factors = factors[: sums.shape[1], : sums.shape[2]]
+    wanted = sums * factors[:, :, None]
+    program = pool("add", 2, 6, 6, window, ASCEND_910, factors=True, pads=(pad,) * 4)
     given = {"x": x, "factors": np.repeat(factors.reshape(-1, 1), 16, 1)}
     for found, _ in results(program, given, wanted.shape, kind=np.float16):
         assert (np.abs(found - wanted) <= np.abs(wanted) * 2.0**-11 + 1e-5).all()
@@ -107,3 +112,10 @@ def test_padding(
 def test_windows_that_ub_does_not_hold_are_refused() -> None:
     with pytest.raises(TilewrightError, match="plan-capacity"):
         pool("max", 1, 200, 200, Window((150, 150)), ASCEND_910)
+
+
+def test_tiles_that_see_padding_alone_are_refused() -> None:
+    """At rows of one pixel the first windows lie above the image."""
+    lines = divided("h", 11, 1)
+    with pytest.raises(TilewrightError, match="lower-operation"):
+        pool("add", 1, 6, 6, Window((2, 2)), ASCEND_910, pads=(3, 3, 3, 3), lines=lines)

@@ -26,7 +26,15 @@ from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax, softmax_across
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
-from tilewright.targets.ascend.kernels.shares import Extent, Share, divided, joined, scaled
+from tilewright.targets.ascend.kernels.shares import (
+    Extent,
+    Share,
+    divided,
+    joined,
+    scaled,
+    share_of,
+    spread,
+)
 from tilewright.targets.ascend.kernels.tiles import cut
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program
@@ -74,6 +82,14 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
             SMALL,
             element="half",
             blocks=("x", "out"),
+        ),
+        6,
+    ),
+    "padded pool": (
+        lambda of: pool(
+            *("max", of(3, 2, "c"), 12, 9, Window((3, 3), (2, 2)), SMALL),
+            pads=(1, 1, 1, 1),
+            lines=of(6, 2, "h"),
         ),
         6,
     ),
@@ -234,3 +250,13 @@ def test_tiles_of_a_share_cover_it_and_nothing_else(extent: int, part: int, most
             first = number(tiles.start(place))
             covered |= set(range(first, first + tiles.size))
         assert covered == set(range(block * part, min((block + 1) * part, extent)))
+
+
+@pytest.mark.parametrize("extents", [(4, 112), (1, 57), (64, 3), (31, 9), (5, 7)])
+def test_axes_are_spread_over_cores(extents: tuple[int, int]) -> None:
+    """Most cores have a part, the parts are runs of whole axes, and none is much shorter."""
+    outer, inner = map(share_of, spread(dict(zip("ab", extents, strict=True)), 32))
+    counts = [-(-share.extent // share.part) for share in (outer, inner)]
+    assert 16 <= counts[0] * counts[1] <= 32
+    assert counts[1] == 1 or outer.part == 1
+    assert all(2 * share.shortest >= share.part for share in (outer, inner))

@@ -195,6 +195,16 @@ def test_what_no_instruction_says_is_refused(code: str) -> None:
         lower_case(build.finish(y), ZU2)
 
 
+def test_a_kernel_that_fits_nowhere_is_told_of_the_memory() -> None:
+    build = KernelBuilder(1)
+    y = build.op("conv", image(build, 1, 64, 12, 12), build.operand((64, 64, 3, 3), 5, 8, "OHWI"))
+    case = build.finish(build.op("requantise", y, result=(8, 4)))
+    described = machine_of(ZU2).with_values({"memory.weight.bytes": 512})
+    with pytest.raises(TilewrightError, match=r"plan-capacity.*weight") as caught:
+        Planner(described).plan(case.kernel)
+    assert "before it" not in str(caught.value)
+
+
 def test_shifts_to_the_left_are_refused() -> None:
     build = KernelBuilder(1)
     y = build.op("conv", image(build, 1, 8, 12, 12), build.operand((8, 8, 1, 1), 5, 8, "OHWI"))

@@ -8,12 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from onnx import AttributeProto
+
 from tilewright.frontends.onnx.lowering import Rule
 from tilewright.frontends.onnx.microsoft import attention, fused, quantised
 from tilewright.frontends.onnx.nodes import AttributeValue, Node, given_attributes
 from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
 DOMAIN = "com.microsoft"
+
+_TYPES: Mapping[int, str] = {
+    AttributeProto.INT: """
+        axis ceil_mode channels_last count_include_pad do_rotary group hidden_size input_forget
+        interleaved is_inner_broadcast is_packed_batching keepdims mask_index_type num_heads opset
+        past_present_share_buffer rotary_embedding_dim stash_type transA transB transBatchA
+        transBatchB unidirectional
+    """,
+    AttributeProto.INTS: "axes dilations kernel_shape pads qkv_hidden_sizes strides",
+    AttributeProto.FLOAT: """
+        activation_alpha activation_beta activation_gamma alpha beta clip epsilon mask_filter_value
+        scale
+    """,
+    AttributeProto.FLOATS: "activation_params",
+    AttributeProto.STRING: "activation auto_pad direction",
+    AttributeProto.STRINGS: "activations",
+}
+_TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
 
 
 @dataclass(frozen=True)
@@ -26,7 +46,7 @@ class Contributed:
     most: int
     """Inputs that it can have."""
     attributes: str = ""
-    """Their names, whose values the rule looks at."""
+    """Their names, and after a colon a type that is not the one of _TYPES."""
     outputs: int = 1
     """Outputs that it can have."""
     optional: tuple[int, ...] = ()
@@ -36,8 +56,10 @@ class Contributed:
 
     def values(self, node: Node) -> dict[str, AttributeValue]:
         """The node's attributes; raises TilewrightError for what the operator does not have."""
-        known = self.attributes.split()
-        kinds = {item.name: item.type for item in node.proto.attribute if item.name in known}
+        kinds: dict[str, int] = {}
+        for word in self.attributes.split():
+            name, _, kind = word.partition(":")
+            kinds[name] = AttributeProto.AttributeType.Value(kind) if kind else _TYPE_OF[name]
         values = given_attributes(node, kinds)
         presence = [bool(name) for name in node.inputs]
         needed = [place for place in range(self.least) if place not in self.optional]
@@ -71,7 +93,8 @@ CONTRIBUTED: Mapping[str, Contributed] = {
         quantised.dynamic_quantize_lstm,
         12,
         12,
-        "activations activation_alpha activation_beta clip direction hidden_size input_forget",
+        "activations activation_alpha:FLOATS activation_beta:FLOATS clip direction hidden_size "
+        "input_forget",
         outputs=3,
         optional=(3, 4, 5, 6, 7),
     ),

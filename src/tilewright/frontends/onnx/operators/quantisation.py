@@ -58,7 +58,7 @@ def _placed(at: Lowering, index: int) -> SSAValue | None:
     axis = at.integer("axis", 1)
     if at.integer("block_size"):
         return _blocked(at, index, at.axis(axis, len(shape)))
-    if math.prod(at.shape(1)) > 1:
+    if at.has(index) and math.prod(at.shape(index)) > 1:
         axis = at.axis(axis, len(shape))
     return _spread(at, index, shape, axis)
 

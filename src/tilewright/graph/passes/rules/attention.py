@@ -52,19 +52,19 @@ def recognise_attention(op: Operation, at: Rewriter) -> bool:
         at.of(product).make("transpose", value, permutation=order)
         for value, order in zip((q, k, v), orders, strict=True)
     ]
-    owners = [value.owner for value in operands]
+    steps = [value.owner for value in operands]
     if scores.mask is not None:
         shape = shape_of(scores.mask)
         operands.append(scores.mask)
         if len(shape) < 4:
             operands[3] = at.make("reshape", scores.mask, shape=(1,) * (4 - len(shape)) + shape)
-            owners.append(operands[3].owner)
+            steps.append(operands[3].owner)
     attention = None
     with suppress(VerifyException):
         attention = at.make("attention", *operands, scale=scores.scale).owner
     if isinstance(attention, Operation) and serving(candidate(attention), at.machine):
         return at.replace(at.make("transpose", attention.result, permutation=swapped))
-    for step in (attention, *reversed(owners)):
+    for step in (attention, *reversed(steps)):
         if isinstance(step, Operation):
             erase(step)
     return False

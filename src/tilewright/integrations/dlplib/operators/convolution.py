@@ -156,8 +156,8 @@ def layer_operands(x: Operand, w: Operand, bias: Operand | None) -> dict[str, Op
     operands = {"x": x, "w": w}
     if bias is not None:
         operands["bias"] = bias
-        tensor, weights = bias.descriptor.get(), w.descriptor.get()
         checked(bias.descriptor, TensorDescriptor)
+        tensor, weights = bias.descriptor.get(), w.descriptor.get()
         needed = bias_type(x.descriptor.get().type, weights.type)
         if tensor.type != needed:
             raise refuse(

@@ -44,13 +44,13 @@ def lstm_forward(
     of_h, of_c, of_gates = (descriptor.descriptor.get().type for descriptor in (h, c, gates))
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        outer = _matrix(net, "w", (4 * hidden, ins, 1, 1))
-        inner = _matrix(net, "u", (4 * hidden, hidden, 1, 1))
+        outer = _matrix(net, "w", 4 * hidden, ins)
+        inner = _matrix(net, "u", 4 * hidden, hidden)
         rows = net.reshape(net.values["x"], (steps * images, ins))
         added = net.reshape(net.operand("bias", (1, 4 * hidden, 1, 1)), (4 * hidden,))
         products = net.emit("matmul", rows, outer, added, transpose_b=True)
-        hs = [net.to(_matrix(net, "h0", (1, images, 1, hidden)), of_h)]
-        cs = [net.to(_matrix(net, "c0", (1, images, 1, hidden)), of_c)]
+        hs = [net.to(_state(net, "h0", images, hidden), of_h)]
+        cs = [net.to(_state(net, "c0", images, hidden), of_c)]
         gate_rows: list[SSAValue] = []
         for step in range(steps):
             pre = net.emit("matmul", hs[-1], inner, transpose_b=True)
@@ -86,7 +86,7 @@ def lstm_backward(
     kind = dh.descriptor.get().type
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        weights = _matrix(net, "u", (4 * hidden, hidden, 1, 1))
+        weights = _matrix(net, "u", 4 * hidden, hidden)
         _ = net.operand("c", (steps + 1, images, 1, hidden))
         _ = net.operand("gates", (steps, images, 1, 4 * hidden))
         slopes = _slopes(net, steps * images, hidden)
@@ -114,10 +114,14 @@ def lstm_backward(
     return handle.run("lstm_backward", None, operands, {"dgates": dgates}, draw, ("u",))
 
 
-def _matrix(net: OperatorNetwork, name: str, dims: tuple[int, ...]) -> SSAValue:
-    """An operand of these dims without those of 1 beside its rows and columns."""
-    value = net.operand(name, dims)
-    return net.reshape(value, dims[:2] if dims[2:] == (1, 1) else (dims[1], dims[3]))
+def _matrix(net: OperatorNetwork, name: str, rows: int, columns: int) -> SSAValue:
+    """Weights of rows x columns x 1 x 1 as a matrix."""
+    return net.reshape(net.operand(name, (rows, columns, 1, 1)), (rows, columns))
+
+
+def _state(net: OperatorNetwork, name: str, images: int, hidden: int) -> SSAValue:
+    """A state of 1 x images x 1 x hidden as a matrix."""
+    return net.reshape(net.operand(name, (1, images, 1, hidden)), (images, hidden))
 
 
 def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]:

@@ -72,13 +72,17 @@ def pool(
     ``fold`` is max, or add for averages, whose sums are multiplied by ``factor`` or ``factors``, 16
     floats alike for each pixel of the result. ``pads`` are pixels above, on the left, below and on
     the right, ``lines`` the result's rows of pixels, where blocks share them. Refuses
-    (``plan-capacity``) rows of pixels that UB does not hold.
+    (``plan-capacity``) rows of pixels that UB does not hold, and (``lower-operation``) tiles of
+    rows that lie in the padding alone.
     """
     above, left, below, right = pads
     wide = width + left + right
     rows, columns = window.results(0, height + above + below), window.results(1, wide)
     row = cut(lines or rows, _most_rows(fold, rows, columns, wide, window, core, factors, name), 1)
     high = window.span(0, row.size)
+    last = (rows - row.size) * window.strides[0]
+    if above >= high or last - above >= height:
+        raise refuse("lower-operation", "windows that see nothing but padding have no kernel")
     count = total(planes)
     x = Tensor("x", count * height * width * PIXEL + SLACK)
     out = Tensor("out", count * rows * columns * PIXEL + SLACK, written=True)
@@ -89,14 +93,14 @@ def pool(
     result = Place(tiles.tile("out", row.size * columns * PIXEL, "half"))
     plane, first = tiles.starts
     if any(pads):
-        padding = Vectors(prefix="p")
-        lost = "-1.0f / 0.0f" if fold == "max" else "0.0f"
-        padding.fill(Grid(source), 1, high * wide * CUBE, lost)
+        filling = Vectors(prefix="p")
+        value = "-1.0f / 0.0f" if fold == "max" else "0.0f"
+        filling.fill(Grid(source), 1, high * wide * CUBE, value)
         top = first * window.strides[0] - above
         start, end = greatest(top, 0), least(top + high, height)
         inside = source.at(((start - top) * wide + left) * PIXEL)
         image = Place(x, (plane * height + start) * (width * PIXEL))
-        tiles.body.extend(padding.body)
+        tiles.body.extend(filling.body)
         tiles.body.append(isa.copy(inside, image, end - start, width, 0, left + right))
     else:
         at = (plane * height + first * window.strides[0]) * (width * PIXEL)

@@ -25,6 +25,7 @@ from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.fractal import METHODS, Method
 from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, spread
+from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, uses_length
 from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
@@ -33,8 +34,6 @@ from tilewright.targets.ascend.timing import simulate
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
 
-SLACK = 32
-"""Bytes behind every value on the device that kernels may touch."""
 
 ELEMENTS = {
     "float32": "float",

@@ -110,18 +110,18 @@ def quantised(
 def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Blocks:
     """A tensor's blocks, as blocks of a launch share them; where the kernel has no grid, as many as
     there are cores."""
-    shape, own = result.shape, not launches.grid
+    shape, gridless = result.shape, not launches.grid
     axes = list(zip(result.access, shape, strict=True))
     if halves == image():
         channels = -(-shape[1] // CUBE)
-        if own:
+        if gridless:
             sizes = {"batch": shape[0], "pair": -(-shape[1] // PAIR), "position": prod(shape[2:])}
             batch, pairs, positions = launches.own(**sizes)
             return Blocks(batch, positions, pairs, channels)
         area = joined([launches.extent(*axis) for axis in axes[2:]])
         return Blocks(launches.extent(*axes[0]), area, launches.extent(*axes[1], PAIR), channels)
     columns = -(-shape[-1] // CUBE)
-    if own:
+    if gridless:
         sizes = {
             "batch": prod(shape[:-2]),
             "pair": -(-shape[-1] // PAIR),
