@@ -130,7 +130,7 @@ def test_maxima_leave_nan_out(
 
 
 @pytest.mark.slow
-def test_large_planes_are_padded(tmp_path: Path) -> None:
+def test_padded_planes_larger_than_ub(tmp_path: Path) -> None:
     """ResNet's first pool: a plane is more than UB holds."""
     x = np.random.default_rng(3).normal(0, 1, (1, 17, 112, 112)).astype(np.float32)
     windows: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}

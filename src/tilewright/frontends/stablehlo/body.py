@@ -1,4 +1,8 @@
-"""Take the operations of a function in order; calls are written out where they stand."""
+"""Take the operations of a function in order; calls are written out where they stand.
+
+Operations are named by JAX's scopes; an operation whose operands are all known is evaluated at
+once, with the meaning that the graph gives it.
+"""
 
 from __future__ import annotations
 

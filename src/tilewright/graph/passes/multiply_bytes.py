@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
+from tilewright.graph.operations.quantisation import BYTES
 from tilewright.graph.passes.editing import (
     Rewriter,
     compiler,
@@ -21,12 +22,10 @@ from tilewright.graph.passes.editing import (
     users,
 )
 from tilewright.graph.passes.integers.sums import Bytes, ByteWeights, convolved, multiplied
-from tilewright.ir import Attribute, Context, ModuleOp, ModulePass, SSAValue, f32, i8, i32
+from tilewright.ir import Attribute, Context, ModuleOp, ModulePass, SSAValue, f32, i32
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import UNSIGNED, Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.numerics.operators import has
-
-_BYTES = (i8, UNSIGNED[8])
 
 _IMAGE, _WEIGHT = np.dtype(np.uint8), np.dtype(np.int8)
 """The types that processors multiply: unsigned bytes by signed ones."""
@@ -217,7 +216,7 @@ def _centred(value: SSAValue, ctx: CompilerContext) -> Bytes | None:
 def _uncast(value: SSAValue) -> SSAValue | None:
     """The bytes that int32 were cast from."""
     op = producer(value, "cast")
-    return op.inputs[0] if op is not None and _element(op.inputs[0]) in _BYTES else None
+    return op.inputs[0] if op is not None and _element(op.inputs[0]) in BYTES.values() else None
 
 
 def _integers(value: SSAValue, ctx: CompilerContext) -> Array | None:

@@ -2,6 +2,7 @@
 
 ``setup`` makes descriptors and brings parameters to the device; ``reshape`` makes the memory of
 the layer's results, whose sizes are then known; ``forward`` calls the operator.
+A layer's values are blobs, whose numbers are chosen on samples.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ class Instance:
         return f"{constant}{operand.c_type} *{name}"
 
     def outside(self, *own: Address) -> list[Address]:
-        """The same without the anchor's ``own`` operands, unless later steps read them, too."""
+        """``addresses`` without the anchor's ``own`` operands that no later step reads."""
         pointers = {operand.pointer for operand in own}
         for step in self.steps[1:]:
             pointers -= {o.pointer for o in step.inputs if isinstance(o, Address)}

@@ -113,3 +113,15 @@ def test_images_of_many_rows_are_pooled_in_few_transfers() -> None:
     found = Planner(described, timer=timer(described)).plan(case.kernel)
     assert found.schedule.primitive == "matrix_pool"
     assert found.cycles < 1.2 * 62720
+
+
+@pytest.mark.parametrize(("channels", "extent", "most"), [(32, 33, 1880), (64, 57, 5760)])
+def test_results_of_few_channels(channels: int, extent: int, most: int) -> None:
+    build = KernelBuilder(0)
+    x = build.operand((1, channels, extent, extent), layout="NHWC")
+    case = build.finish(build.op("max_pool", x, kernel=[3, 3], strides=[2, 2], pads=[0] * 4))
+    described = machine()
+    found = Planner(described, timer=timer(described)).plan(case.kernel)
+    assert found.cycles < most
+    result, _, _ = run_case(case, found.schedule, described)
+    np.testing.assert_array_equal(result, case.expected)

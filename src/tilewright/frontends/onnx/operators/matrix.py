@@ -1,4 +1,4 @@
-"""The operators Gemm, MatMul, Det and Einsum: each further operand of that is one product."""
+"""The operators Gemm, MatMul, Det, and Einsum, which is one product for each further operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution and fully connected layers, and their gradients."""
+"""Convolutions, and the gradients of their data, weights and biases."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw:
 
     several = not handle.target.takes_computed_weights and dy.descriptor.get().dims[0] > 1
     operands = {"x": x, "dy": dy}
-    draw, *others = (partial(drawn, turned) for turned in ((False, True) if several else (False,)))
+    draw, others = partial(drawn, False), (partial(drawn, True),) if several else ()
     return handle.run(
         "fully_connected_backward_filter", None, operands, {"dw": dw}, draw, others=others
     )

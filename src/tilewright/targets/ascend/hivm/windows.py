@@ -1,4 +1,4 @@
-"""Tiles on their way into HIVM, and of those of images which part lies in the image, along one
+"""Tiles on their way into HIVM, and which part of an image's tile lies in the image, along one
 axis."""
 
 from __future__ import annotations

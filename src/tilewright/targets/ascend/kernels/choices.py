@@ -44,7 +44,7 @@ def choice_room(tiles: Tiles) -> Choice:
 
 
 def choice_bytes(constants: int) -> int:
-    """Bytes of both, for so many blocks."""
+    """Bytes of UB of ``choice_room``, and of so many blocks of elements alike."""
     return ENDS + CHOICE_BITS + BLOCK + constants * BLOCK
 
 

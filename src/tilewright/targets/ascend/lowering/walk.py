@@ -4,8 +4,8 @@ A loop of the program is a loop of the kernel, a buffer a buffer with as many sl
 memory, which belongs to the loop that it stands in; the outermost loops that cores share are the
 grid of blocks (``Program.blocks``). What moves and computes become depends on the formats of the
 operands: ``Forms`` says it for products of matrices (matrices.py) and for convolutions (images.py).
-Each compute of a program has forms of its own (``Chain``). What one leaves to another
-waits in a buffer; a domain around the first is the part of its dims that the other reads.
+Each compute of a program has forms of its own (``Chain``). What one leaves to another waits in a
+buffer; a domain around the first is the part of its dims that the other reads.
 Stages behind the product or the convolution come with the results' way out of L0C: the conversion
 and relu with the move to UB, others in UB.
 
@@ -104,7 +104,7 @@ class Forms(ABC):
 
     def refusal(self, reason: str) -> TilewrightError:
         """A refusal (``lower-operation``) that names the model's nodes."""
-        return refusal(self.program, "lower-operation", reason)
+        return refusal(self.program, reason)
 
     @abstractmethod
     def extents(self) -> dict[str, int]:
@@ -158,8 +158,8 @@ class Forms(ABC):
 
 
 class Chain:
-    """The forms of a program's computes: those of an operand follow from the compute that reads or
-    writes it, those of what one leaves to another from the one that reads it."""
+    """The forms of a program's computes. An operand has the forms of the compute that reads or
+    writes it; a tensor between two computes has the reader's."""
 
     def __init__(self, program: ProgramOp, make: Callable[[ComputeOp], Forms]) -> None:
         self.computes: dict[ComputeOp, Forms] = {}
@@ -279,7 +279,7 @@ class Walk:
                 if op.reason.data != PART:  # At the end of a block nothing follows.
                     body.append(Barrier("ALL"))
             else:
-                raise refusal(self.program, "lower-operation", f"there is no kernel with {op.name}")
+                raise refusal(self.program, f"there is no kernel with {op.name}")
 
     def _loop(
         self,
@@ -295,10 +295,10 @@ class Walk:
         upper += -upper % block
         if step % block and step < span.most:
             reason = f"tiles of {step} along {dim} are no whole blocks of {block}"
-            raise refusal(self.program, "lower-operation", reason)
+            raise refusal(self.program, reason)
         if op.lower_bound:
             reason = f"the loop over {dim} begins within its extent"
-            raise refusal(self.program, "lower-operation", reason)
+            raise refusal(self.program, reason)
         if op in self.shared:
             loop, trips, inner = cut(span, step, upper, f"{dim}_block")
             if not isinstance(loop.count, int):
@@ -324,7 +324,7 @@ class Walk:
         """The part of a compute's domain that a later one reads here."""
         if op.sliding_dims:
             reason = "rows that tiles leave to the next have no kernel"
-            raise refusal(self.program, "lower-operation", reason)
+            raise refusal(self.program, reason)
         first = next(iter(op.body.block.ops))
         rows, inner = nest_rows(enclosing_scopes(first), self.program.extents), dict(spans)
         for dim, axis in op.bound.items():
@@ -362,7 +362,7 @@ class Walk:
         needed = forms.bytes(op, spans)
         if needed > size:
             reason = f"a tile of {op.symbol.data} in {memory} takes {needed} bytes, not {size}"
-            raise refusal(self.program, "lower-operation", reason)
+            raise refusal(self.program, reason)
         scope = loops[-1][0] if loops else None
         slot = self._slot(loops, slots) if slots > 1 else 0
         name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
@@ -388,10 +388,10 @@ class Walk:
         return forms.load(home, end) if op.loads else forms.store(home, end)
 
 
-def refusal(program: ProgramOp, code: str, reason: str) -> TilewrightError:
-    """A refusal of a program that names the model's nodes."""
+def refusal(program: ProgramOp, reason: str) -> TilewrightError:
+    """A refusal (``lower-operation``) of a program that names the model's nodes."""
     nodes = ", ".join(str(node) for node in program.get("nodes", ()))
-    return refuse(code, reason, nodes or program.symbol.data)
+    return refuse("lower-operation", reason, nodes or program.symbol.data)
 
 
 def waiting(compute: ComputeOp) -> BufferOp:

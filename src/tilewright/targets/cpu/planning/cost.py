@@ -37,8 +37,8 @@ _STREAMS = 4
 _PASSING = ("weight", "residual", "bias")
 """Roles of operands that pass through the second cache without pushing sums out."""
 
-
 _IMAGES = ("input", "residual", "output")
+"""Roles of operands that are activations."""
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from functools import partial
 
 from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import (
-    Lanes,
-)
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     function,

@@ -22,9 +22,7 @@ from tilewright.numerics.pieces import PRODUCTS, groups
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.primitives.block_products import write_first
-from tilewright.targets.cpu.primitives.chain import (
-    Lanes,
-)
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.code import KernelCode, call, function, parameters
 from tilewright.targets.cpu.primitives.piece_points import (
     LINE_WORDS,

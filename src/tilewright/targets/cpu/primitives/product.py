@@ -14,9 +14,7 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
-from tilewright.targets.cpu.primitives.chain import (
-    Lanes,
-)
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.code import KernelCode, function, parameters
 from tilewright.targets.cpu.primitives.reduction import write_reduction
 from tilewright.targets.cpu.primitives.steps import Tile

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import (
-    Lanes,
-)
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     function,

@@ -7,9 +7,7 @@ from tilewright.codegen.c.winograd import INPUT, OUTPUT
 from tilewright.numerics.winograd import SCALES
 from tilewright.targets.cpu.primitives import directly
 from tilewright.targets.cpu.primitives.blocks import Block
-from tilewright.targets.cpu.primitives.chain import (
-    Lanes,
-)
+from tilewright.targets.cpu.primitives.chain import Lanes
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, function, parameters
 
 
