@@ -27,6 +27,7 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     Interval,
     PlacedWeights,
     PrefetchSlot,
+    WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.registers import USES, Registers
@@ -89,9 +90,8 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
 }
 """By the anchor's operation; all others are maps."""
 
-PlaceWeights = Callable[[FirstLoad, int], PlacedWeights]
-"""Places a kernel's weights, given their first load and their bytes, and finds an earlier kernel
-that issues that load."""
+PlaceWeights = Callable[[WeightRequest], PlacedWeights]
+"""Places a kernel's weights, and finds an earlier kernel that issues their first load."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ def _lowered(
     prefetch: FirstLoad | None = None
     if (request := weights.request()) is not None:
         (buffer,) = nest.weights
-        placed, operand = place(*request), nest.operands[buffer]
-        operand.moved_to = placed.base
+        placed, operand = place(request), nest.operands[buffer]
+        operand.moved_to, operand.later = placed.place.base, placed.place.later
         if (prefetch := placed.prefetch) is not None:
             transfers.prefetched.add(buffer)
     emit_tiles(nest, transfers, compute.emit, weights.leave_slot)

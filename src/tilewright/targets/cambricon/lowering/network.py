@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
 
@@ -15,9 +15,9 @@ from tilewright.memory import align_up
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.prefetch import (
-    FirstLoad,
     PlacedWeights,
     Prefetches,
+    WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
@@ -95,7 +95,7 @@ class Lowering:
             self._put,
             self._alone,
             self._reserve,
-            lambda load, size: self._place(load, size, machine.memory("msm").room or 0),
+            lambda request: self._place(request, machine.memory("msm").room or 0),
             self.tables,
         )
         self.tables = lowered.tables
@@ -153,12 +153,11 @@ class Lowering:
                 ),
             ]
 
-    def _place(self, load: FirstLoad, size: int, room: int) -> PlacedWeights:
+    def _place(self, request: WeightRequest, room: int) -> PlacedWeights:
         """Choose the place of a kernel's weights, and the kernel before that issues their load."""
-        self.placed = self.prefetches.place(load, size, room)
+        self.placed = self.prefetches.place(request, room)
         if self.prefetched:
-            base = self.placed.base
-            self.placed = PlacedWeights(base, replace(load, chip=base))
+            self.placed = PlacedWeights(self.placed.place, request.at(self.placed.place))
         return self.placed
 
     def _alone(self, tensor: TensorOp) -> bool:

@@ -22,7 +22,8 @@ A load in front of the first tile waits until that tile's operands are there: be
 take half of the bandwidth, while no product runs.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
-as few kernels before as possible.
+as few kernels before as possible, and their last tile leaves the next kernel as much room in one
+piece as it can.
 """
 
 from __future__ import annotations
@@ -79,10 +80,43 @@ class FirstLoad:
 
 
 @dataclass(frozen=True)
+class Place:
+    """The place of a kernel's weights in the matrix scratchpad."""
+
+    base: int
+    later: bool
+    """True if the first tile goes to the second of two slots."""
+
+
+@dataclass(frozen=True)
+class WeightRequest:
+    """The room of a kernel's weights in the scratchpad, and their first load as if at byte 0."""
+
+    load: FirstLoad
+    bytes: int
+    """Bytes of all slots, or places."""
+    places: int
+    apart: int = 0
+    """Bytes from the first place to the second."""
+    tiles: int = 1
+    """Tiles that are loaded, one after the other."""
+
+    def last(self, place: Place) -> Interval:
+        """The bytes of the last tile."""
+        number = (self.tiles - 1 + place.later) % self.places
+        start = place.base + number * self.apart
+        return start, start + self.bytes - (self.places - 1) * self.apart
+
+    def at(self, place: Place) -> FirstLoad:
+        """The first load to a place."""
+        return replace(self.load, chip=place.base + place.later * self.apart)
+
+
+@dataclass(frozen=True)
 class PlacedWeights:
     """The place of a kernel's weights, and the load that an earlier kernel issues for them."""
 
-    base: int
+    place: Place
     prefetch: FirstLoad | None = None
     """What an earlier kernel loads."""
     slot: int | None = None
@@ -123,23 +157,36 @@ class Prefetches:
         self._machine = machine
         self._passed: list[_Passed] = []
 
-    def place(self, load: FirstLoad, size: int, room: int) -> PlacedWeights:
-        """Choose the place of a kernel's weights of ``size`` bytes, and the slot that takes their
-        ``load``, whose place follows from that.
+    def place(self, request: WeightRequest, room: int) -> PlacedWeights:
+        """Choose the place of a kernel's weights, and the slot that takes their first load.
 
-        The slot that leaves the load most time is best: after the weights of the kernel before, at
-        the start of the scratchpad, or at its end.
+        The next slot that leaves the load time enough is best: it shares main memory with the moves
+        of the kernels after it.
         """
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         after = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
-        bases = (after, 0, (room - size) // ALIGNMENT * ALIGNMENT)
-        possible = [base for base in bases if 0 <= base <= room - size]
-        loads = [replace(load, chip=base) for base in possible]
-        slots = [(slot, load) for load in loads if (slot := self._slot(load)) is not None]
-        if not slots:
-            return PlacedWeights(possible[0])
-        slot, best = max(slots, key=lambda choice: self._time_after(choice[0]))
-        return PlacedWeights(best.chip, best, slot)
+        bases = (after, 0, (room - request.bytes) // ALIGNMENT * ALIGNMENT)
+        places = [
+            Place(base, later)
+            for base in bases
+            if 0 <= base <= room - request.bytes
+            for later in (False, True)[: request.places]
+        ]
+        loads = [(place, request.at(place)) for place in places]
+        whole = [PlacedWeights(place, load, self._slot(load)) for place, load in loads]
+        possible = [choice for choice in whole if choice.slot is not None]
+
+        def left(choice: PlacedWeights) -> tuple[int, int]:
+            """Bytes beside the last tile for a kernel that follows, best in front of it: what takes
+            all of the scratchpad begins there."""
+            start, end = request.last(choice.place)
+            return max(start, room - end), start
+
+        return max(
+            possible,
+            key=lambda choice: (self._time_after(choice.slot or 0), left(choice)),
+            default=PlacedWeights(places[0]),
+        )
 
     def _time_after(self, number: int) -> float:
         """Cycles from a kernel's slot to the next kernel to be lowered, about."""

@@ -113,7 +113,7 @@ class Stepping:
         if buffer is self.shared and operand.slots == 1:
             other = out.address + out.slot_bytes if out.slots > 1 else operand.address
             return out.address, other
-        return operand.address, operand.address + operand.slot_bytes
+        return operand.first, 2 * operand.address + operand.slot_bytes - operand.first
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""

@@ -87,9 +87,8 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
                 for part in statement.operands
             )
             code[at] = statement.having(tuple(parts))
-    statements = (_hollow(each) if _idle(each) else each for each in code)
-    code = [statement for statement in statements if statement is not None]
-    return Tidied(code, moved, count)
+    left = (_hollow(each) if _idle(each) else each for each in code)
+    return Tidied([each for each in left if each is not None], moved, count)
 
 
 def _hollow(statement: Statement) -> Statement | None:

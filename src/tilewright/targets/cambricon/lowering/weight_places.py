@@ -9,6 +9,7 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     FirstLoad,
     Interval,
     PrefetchSlot,
+    WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
@@ -46,7 +47,7 @@ class WeightPlaces:
         operand = self.nest.operands[buffer]
         if operand.places == 1 or self._uneven(buffer):
             return self._bytes_of(buffer)
-        slot = (visits(buffer) - 1) % operand.places
+        slot = (visits(buffer) - 1 + operand.later) % operand.places
         start = operand.address + slot * operand.slot_bytes
         return start, start + operand.slot_bytes
 
@@ -64,16 +65,15 @@ class WeightPlaces:
         slots = [self._last_of(b) if last else self._bytes_of(b) for b in self.nest.weights]
         return (*slots, *self._results())
 
-    def request(self) -> tuple[FirstLoad, int] | None:
-        """The first load of the only weights, if it is one transfer that stands before all, as if
-        to byte 0; and the bytes of all of their slots."""
+    def request(self) -> WeightRequest | None:
+        """The only weights, if their first load is one transfer that stands before all."""
         if len(self.nest.weights) != 1:
             return None
         (buffer,) = self.nest.weights
         operand, tensor = self.nest.operands[buffer], buffer.tensor_op
         if tensor in self.transfers.packed:
             address, size = self.transfers.packed[tensor]
-            return FirstLoad(0, size, address), 2 * size
+            return WeightRequest(FirstLoad(0, size, address), 2 * size, 1)
         depth = self.nest.depth(buffer)
         if (depth and operand.places == 1) or tensor.arena is None or tensor.arena.data != WEIGHTS:
             return None
@@ -88,7 +88,13 @@ class WeightPlaces:
                 return None
             count, address = runs.elements, e.add(runs.address, runs.offset)
         assert isinstance(count, int) and isinstance(address, int)
-        return FirstLoad(0, count, address), operand.bytes if depth else operand.slot_bytes
+        first = FirstLoad(0, count, address)
+        if not depth:
+            return WeightRequest(first, operand.slot_bytes, 1)
+        tiles = visits(buffer)
+        return WeightRequest(
+            first, operand.bytes, operand.places, apart=operand.slot_bytes, tiles=tiles
+        )
 
     def _awaits_nothing(self) -> bool:
         """Return True if the image of the first tile was already loaded."""
