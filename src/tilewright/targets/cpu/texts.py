@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tilewright.codegen.c.compiler import CHOICE, FLAGS
 from tilewright.codegen.c.source import comment
@@ -14,6 +13,7 @@ from tilewright.codegen.host.ports import Port
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
+from tilewright.targets.cpu.headers import SUPPORT
 from tilewright.targets.cpu.processors import Processor
 
 VERSION = "1.0"
@@ -48,7 +48,7 @@ def scratch_bytes(steps: Sequence[Step]) -> int:
 
 def text(template: str, values: Values) -> str:
     """The text of a file of the package."""
-    return filled(Path(__file__).parent / "templates" / f"{template}.in", **values)
+    return filled(SUPPORT / "templates" / f"{template}.in", **values)
 
 
 def _nodes(kernel: CompiledKernel) -> str:
