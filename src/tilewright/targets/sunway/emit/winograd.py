@@ -23,26 +23,21 @@ def winograd_input(rows: Rows) -> list[str]:
     tile, inner = _sizes(rows)
     top, left, _, _ = rows.anchor.parameters.get("pads", (0, 0, 0, 0))
     x, y, line = rows.operand(rows.anchor, 0), rows.result, rows.line
-    for dim in ("c", "n", "th", "tw"):
-        rows.open(dim)
-    if rows.writer.depth == 1:
-        line("{")
-        rows.writer.depth += 1
-    at = {**rows.indices(("c", "n", "th", "tw")), "p": 0}
-    places = [x.place.order.index(axis) for axis in (IMAGE_ROWS, IMAGE_COLUMNS)]
-    others = [axis for axis in range(len(x.place.shape)) if axis not in places]
-    starts: list[Value] = [
-        at[dim] * tile - pad - x.place.start(place, x.box)
-        for place, dim, pad in zip(places, ("th", "tw"), (top, left), strict=True)
-    ]
-    image = plus(x.pointer, str(x.offset_along(others, at)))
-    sizes = [x.place.size(place, x.box) for place in places]
-    line(f"float d[{inner * inner}];")
-    line(f"winograd_load(d, {inner}, {image}, {', '.join(str(x.step_of(p)) for p in places)},")
-    line(f"              {', '.join(map(str, (*starts, *sizes)))});")
-    line(f"winograd_input_{inner}(d, {pointer_at(y, at)},")
-    line(f"                 {y.step('p')});")
-    rows.close(1)
+    with rows.loops(("c", "n", "th", "tw")) as at:
+        at["p"] = 0
+        places = [x.place.order.index(axis) for axis in (IMAGE_ROWS, IMAGE_COLUMNS)]
+        others = [axis for axis in range(len(x.place.shape)) if axis not in places]
+        starts: list[Value] = [
+            at[dim] * tile - pad - x.place.start(place, x.box)
+            for place, dim, pad in zip(places, ("th", "tw"), (top, left), strict=True)
+        ]
+        image = plus(x.pointer, str(x.offset_along(others, at)))
+        sizes = [x.place.size(place, x.box) for place in places]
+        line(f"float d[{inner * inner}];")
+        line(f"winograd_load(d, {inner}, {image}, {', '.join(str(x.step_of(p)) for p in places)},")
+        line(f"              {', '.join(map(str, (*starts, *sizes)))});")
+        line(f"winograd_input_{inner}(d, {pointer_at(y, at)},")
+        line(f"                 {y.step('p')});")
     return rows.writer.lines
 
 
@@ -51,33 +46,26 @@ def winograd_output(rows: Rows) -> list[str]:
     tile, inner = _sizes(rows)
     m, y, line = rows.operand(rows.anchor, 0), rows.result, rows.line
     rows.row = ""  # Two dims move along each axis of the image: elements are taken one by one.
-    outer = ("n", "c", "th", "tw")
-    for dim in outer:
-        rows.open(dim)
-    depth = rows.writer.depth
-    if depth == 1:
-        line("{")
-        rows.writer.depth += 1
-    at = {**rows.indices(outer), "p": 0}
-    line(f"float o[{tile * tile}];")
-    line(f"winograd_output_{tile}_{inner}({pointer_at(m, at)},")
-    line(f"                    {m.step('p')}, o);")
-    for dim, whole, extent in zip(
-        ("r", "s"), ("th", "tw"), rows.anchor.parameters["extents"], strict=True
-    ):
-        limit = least(tile, extent - at[whole] * tile) if extent % tile else tile
-        name = at[dim] = rows.variables[dim]
-        line(f"for (long {name} = 0; {name} < {limit}; {name}++) {{")
-        rows.writer.depth += 1
-    value = f"o[{at['r']} * {tile} + {at['s']}]"
-    if len(rows.anchor.inputs) > 1:
-        bias = rows.operand(rows.anchor, 1)
-        value += f" + {bias.pointer}[{bias.offset(at)}]"
-    line(f"const float t0 = {value};")
-    last = rows.chain(at)
-    line(f"{y.pointer}[{y.offset(at)}]")
-    line(f"    = {last};")
-    rows.close(1)
+    with rows.loops(("n", "c", "th", "tw")) as at:
+        at["p"] = 0
+        line(f"float o[{tile * tile}];")
+        line(f"winograd_output_{tile}_{inner}({pointer_at(m, at)},")
+        line(f"                    {m.step('p')}, o);")
+        for dim, whole, extent in zip(
+            ("r", "s"), ("th", "tw"), rows.anchor.parameters["extents"], strict=True
+        ):
+            limit = least(tile, extent - at[whole] * tile) if extent % tile else tile
+            name = at[dim] = rows.variables[dim]
+            line(f"for (long {name} = 0; {name} < {limit}; {name}++) {{")
+            rows.writer.depth += 1
+        value = f"o[{at['r']} * {tile} + {at['s']}]"
+        if len(rows.anchor.inputs) > 1:
+            bias = rows.operand(rows.anchor, 1)
+            value += f" + {bias.pointer}[{bias.offset(at)}]"
+        line(f"const float t0 = {value};")
+        last = rows.chain(at)
+        line(f"{y.pointer}[{y.offset(at)}]")
+        line(f"    = {last};")
     return rows.writer.lines
 
 
