@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import TypedDict
 
 from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
@@ -56,6 +57,15 @@ from tilewright.tile.lower import tile_module
 from tilewright.tile.passes import last_used
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.tile.residents import Residents
+
+
+class Options(TypedDict, total=False):
+    """What completes a model, as ``run_pipeline`` takes it, for functions that hand it on."""
+
+    shapes: Shapes | None
+    caffemodel: str | Path | None
+    calibration: Samples | None
+    progress: Progress
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from tilewright.compiler.build import settle_engines
 from tilewright.compiler.pipeline import (
     CompilationState,
-    Progress,
+    Options,
     optimise_graph,
     place_graph,
-    quiet,
     run_pipeline,
 )
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
@@ -27,10 +25,8 @@ from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
-from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.texts import printable, table
-from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
 
 Place = Literal["accelerator", "host", "address", "constant", "none"]
@@ -138,26 +134,14 @@ def explain(
     target: Target,
     machine: Machine,
     *,
-    shapes: Shapes | None = None,
-    caffemodel: str | Path | None = None,
-    calibration: Samples | None = None,
     numbers: Numbers | None = None,
-    progress: Progress = quiet,
+    **options: Unpack[Options],
 ) -> Explanation:
     """Compile a model as far as its kernels, by the target's planner, and tell what became of each
     node."""
     with target.planner("model", machine) as planner:
         state = run_pipeline(
-            model,
-            target,
-            machine,
-            shapes=shapes,
-            caffemodel=caffemodel,
-            calibration=calibration,
-            numbers=numbers,
-            ask=planner,
-            progress=progress,
-            until="import",
+            model, target, machine, numbers=numbers, ask=planner, until="import", **options
         )
         imported = state.network.clone()
         objections = _prepare(state)
