@@ -60,7 +60,7 @@ from tilewright.tile.residents import Residents
 
 
 class Options(TypedDict, total=False):
-    """What completes a model, as ``run_pipeline`` takes it, for functions that hand it on."""
+    """Options of ``run_pipeline`` that complete a model, for functions that hand it on."""
 
     shapes: Shapes | None
     caffemodel: str | Path | None
