@@ -103,21 +103,24 @@ def grid_of(value: SSAValue, weights: WeightSource) -> Array | None:
     return scale if (scale > 0).all() else None
 
 
+def _outside(value: SSAValue) -> SSAValue:
+    """The network's value of a kernel's argument; others as they are."""
+    while isinstance(block := value.owner, Block):
+        kernel = block.parent_op()
+        if not isinstance(kernel, KernelOp):
+            break
+        value = kernel.inputs[block.args.index(value)]
+    return value
+
+
 def _origin(value: SSAValue) -> Operation | None:
     """The operation that computes a value's elements, within its kernel or before it."""
     while True:
-        op = value.owner
-        if isinstance(op, Block):
-            kernel = op.parent_op()
-            if not isinstance(kernel, KernelOp):
-                return None
-            value = kernel.inputs[op.args.index(value)]
-        elif isinstance(op, KernelOp):
+        op = _outside(value).owner
+        if isinstance(op, KernelOp):
             value = op.computed
-        elif not isinstance(op, Operation):
-            return None
-        elif op.operation not in MOVES:
-            return op
+        elif not isinstance(op, Operation) or op.operation not in MOVES:
+            return op if isinstance(op, Operation) else None
         else:
             value = op.inputs[0]
 
@@ -135,11 +138,5 @@ def _terms(op: Operation, weights: WeightSource) -> tuple[Array, Array] | None:
 
 
 def _constant(value: SSAValue, weights: WeightSource) -> Array | None:
-    op = value.owner
-    while isinstance(op, Block):
-        kernel = op.parent_op()
-        if not isinstance(kernel, KernelOp):
-            return None
-        value = kernel.inputs[op.args.index(value)]
-        op = value.owner
+    op = _outside(value).owner
     return weights.get(op.symbol.data) if isinstance(op, WeightOp) else None

@@ -200,8 +200,6 @@ def as_seen(array: Array, axis: int) -> Array:
 
 def finite_range(array: Array) -> Bounds:
     """Least and greatest of the finite numbers; 0 where there are none."""
-    if array.dtype.kind not in "fV":
-        return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     if np.isfinite(low) and np.isfinite(high):
         return low, high
