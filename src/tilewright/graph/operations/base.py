@@ -1,4 +1,4 @@
-"""How operations join the dialect, and the shape to which operands broadcast."""
+"""The table of operations, how they join the dialect, and the shape to which operands broadcast."""
 
 from __future__ import annotations
 
