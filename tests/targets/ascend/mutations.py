@@ -25,7 +25,7 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, build_all
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax

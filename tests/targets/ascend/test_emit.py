@@ -15,7 +15,7 @@ from tests.targets.ascend.cube_kernels import Convolution, levels, program_of
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import SHIM
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program

@@ -14,8 +14,7 @@ from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_o
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
-from tilewright.targets.ascend.kernels.broadcast import broadcast
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax

@@ -15,7 +15,7 @@ from tests.targets.ascend.ascend_arrays import built, run
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.recipes import QUOTIENTS, RECIPES
 from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci

@@ -20,7 +20,7 @@ from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import proven_lengths, synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.elementwise import Short, elementwise
+from tilewright.targets.ascend.kernels.broadcast import Short, elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.lowering.cube import cube_kernel

@@ -15,10 +15,9 @@ from tests.targets.ascend.ascend_arrays import built
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.broadcast import broadcast
+from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
 from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
 from tilewright.targets.ascend.kernels.choices import choose
-from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up

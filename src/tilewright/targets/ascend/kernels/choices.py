@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.broadcast import Operand, Shape, merged
+from tilewright.targets.ascend.kernels.broadcast import merged
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
+from tilewright.targets.ascend.kernels.transfers import Operand, Shape
 from tilewright.targets.ascend.kernels.vectors import (
     CHOICE_BITS,
     REPEAT,

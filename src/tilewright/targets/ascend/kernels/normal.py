@@ -29,7 +29,7 @@ from tilewright.targets.ascend.kernels.folds import (
 )
 from tilewright.targets.ascend.kernels.shares import Extent, joined, total
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
-from tilewright.targets.ascend.kernels.transfers import SLACK, Matrices, load_rows, store_rows
+from tilewright.targets.ascend.kernels.transfers import SLACK, Operand, load_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import LENGTH, Place, Program, Tensor
@@ -146,19 +146,18 @@ class Rows:
         """Matrices and their rows; matrices row by row are one."""
         return (self.count, self.rows) if self.blocks else (1, joined((self.count, self.rows)))
 
-    def matrices(self, name: str) -> Matrices:
+    def operand(self, name: str) -> Operand:
         """An operand, or the result."""
-        count, rows = map(total, self.axes)
-        return Matrices(name, count, rows, self.columns, self.element, self.blocks)
+        shape = (*map(total, self.axes), self.columns)
+        return Operand(name, shape, self.element, self.blocks)
 
 
 @contextmanager
 def as_floats(
-    tiles: Tiles, vectors: Vectors, homes: Sequence[Place], pitch: int, sizes: tuple[int, int]
+    tiles: Tiles, vectors: Vectors, own: Grid, result: Grid, sizes: tuple[int, int]
 ) -> Generator[tuple[Grid, Grid]]:
     """Operand and result of what is computed within: floats, to which halves are converted before,
     and from which they are after."""
-    own, result = (Grid(home, pitch) for home in homes)
     if own.element == "float":
         yield own, result
         return
@@ -189,32 +188,24 @@ class _Rows:
 
     def program(self) -> Program:
         width = WIDTHS[self.element]
-        given_x, given_out = (self.of.matrices(name) for name in ("x", "out"))
-        x, out = given_x.tensor(), given_out.tensor(written=True)
         more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
         rows, slots = self._tile()
+        sizes = rows.size, self.columns
         tiles = Tiles(self.name, self.core, (each(self.of.axes[0]), rows))
+        if self.of.short:
+            tiles.shorten(LENGTH)
         folds = fold_room(tiles.room, rows.size)
         tiles.buffers += folds.buffers
         lines = [self._line(tiles, tensor) for tensor in more]
+        at = (*tiles.starts, 0)
+        x, own = self.of.operand("x").load(tiles, *sizes, at, slots)
         pitch = pitch_of(self.columns, width)
-        homes = [
-            Place(tiles.tile(name, rows.size * pitch, self.element, slots)) for name in ("x", "out")
-        ]
+        home = Grid(Place(tiles.tile("out", rows.size * pitch, self.element, slots)), pitch)
         vectors = Vectors()
-        with as_floats(tiles, vectors, homes, pitch, (rows.size, self.columns)) as (source, result):
+        with as_floats(tiles, vectors, own, home, sizes) as (source, result):
             self.compute(vectors, folds, result, source, rows.size, lines)
-        if self.of.short:
-            tiles.shorten(LENGTH)
-        number, row = tiles.starts
-        at = number, row, rows.size
-        tiles.body.extend(
-            [
-                *given_x.load(homes[0], pitch, x, *at),
-                *vectors.body,
-                *given_out.store(out, homes[1], pitch, *at),
-            ]
-        )
+        tiles.body.extend(vectors.body)
+        out = self.of.operand("out").store(tiles, home, *sizes, at)
         longest = total(self.of.rows) if self.of.short else 0
         return tiles.program((x, *more, out), self.about, longest)
 
@@ -285,8 +276,6 @@ def softmax_across(
     """The kernel of softmax down the columns of ``outer`` matrices, without flags: x, out."""
     narrow = WIDTHS[element]
     matrices, line_length = total(outer), total(columns)
-    size = matrices * rows * line_length * narrow + SLACK
-    x, out = Tensor("x", size, element), Tensor("out", size, element, written=True)
     # Two tiles in two slots, of halves two of floats, too; and three rows: what was folded, and
     # two for its reciprocal.
     size = 4 * narrow + (8 if element == "half" else 0)
@@ -302,11 +291,13 @@ def softmax_across(
     width = cut(columns, most if most < 64 else most // 64 * 64, granule)
     pitch, wide = pitch_of(width.size, narrow), pitch_of(width.size, 4)
     tiles = Tiles(name, core, (each(outer), width))
-    homes = [Place(tiles.tile(what, rows * pitch, element)) for what in ("x", "out")]
+    shape, at = (matrices, rows, line_length), (tiles.starts[0], 0, tiles.starts[1])
+    x, given = Operand("x", shape, element).load(tiles, rows, width.size, at)
+    home = Grid(Place(tiles.tile("out", rows * pitch, element)), pitch)
     line = Grid(Place(tiles.kept("line", wide)))
     other = Grid(Place(tiles.kept("other", 2 * wide)))
     vectors = Vectors()
-    with as_floats(tiles, vectors, homes, pitch, (rows, width.size)) as (own, result):
+    with as_floats(tiles, vectors, given, home, (rows, width.size)) as (own, result):
         for fold, source in (("max", own), ("add", result)):
             instruction, nothing = FOLDS[fold]
             vectors.fill(line, 1, width.size, nothing)
@@ -316,15 +307,7 @@ def softmax_across(
                 vectors.operation("vexp", result, (result,), rows, width.size)
         reciprocal(vectors, line, other, width.size)
         vectors.operation("vmul", result, (result, line), rows, width.size)
-    first, column = tiles.starts
-    at = (first * (rows * line_length) + column) * narrow
-    main = line_length * narrow
-    tiles.body.extend(
-        [
-            *load_rows(homes[0], pitch, Place(x, at), rows, width.size, narrow, main),
-            *vectors.body,
-            *store_rows(Place(out, at), homes[1], pitch, rows, width.size, narrow, main),
-        ]
-    )
+    tiles.body.extend(vectors.body)
+    out = Operand("out", shape, element).store(tiles, home, rows, width.size, at)
     about = f"softmax of {matrices} x {line_length} columns of {rows} {element}s"
     return tiles.program((x, out), about)

@@ -51,6 +51,8 @@ class Grid:
     """True if a row is one block, for all its columns."""
     blocks: int = 1
     """Blocks from one of a row's to the next."""
+    still: bool = False
+    """True if a row is one repeat, for all repeats of columns."""
 
     @property
     def element(self) -> str:
@@ -168,7 +170,10 @@ class Vectors:
         scalar: str,
     ) -> None:
         """One row: repeats along its columns."""
-        steps = [0 if grid.spread else lanes * grid.width // BLOCK * grid.blocks for grid in grids]
+        steps = [
+            0 if grid.spread or grid.still else lanes * grid.width // BLOCK * grid.blocks
+            for grid in grids
+        ]
         for first in range(0, chunks, MAX_REPEAT):
             count = min(MAX_REPEAT, chunks - first)
             moved = [_along_row(grid, first * lanes) for grid in grids]
@@ -257,67 +262,26 @@ class Vectors:
 
     def accumulate(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
         """Fold each row of ``source`` into a row of ``out``, which has the elements of a repeat."""
-        lanes = REPEAT // source.width
-        chunks, rest = divmod(columns, lanes)
-        small = source.pitch // BLOCK <= MAX_REPEAT
-        if rows > 1 and small and rows >= chunks:
-            steps = (REPEAT_BLOCKS, REPEAT_BLOCKS, source.pitch // BLOCK)
-            for first in range(0, rows, MAX_REPEAT):
-                count = min(MAX_REPEAT, rows - first)
-                to, part = out.at(first * out.pitch), source.at(first * source.pitch)
-                with self.loop(chunks) if chunks else _nothing() as chunk:
-                    if chunks:
-                        piece = part.at(chunk * REPEAT)
-                        self._vector(name, (to, to, piece), steps, count, lanes, lanes, "")
-                if rest:
-                    piece = part.at(chunks * REPEAT)
-                    self._vector(name, (to, to, piece), steps, count, lanes, rest, "")
-            return
-        with self.loop(rows) as row:
-            to, part = out.at(row * out.pitch), source.at(row * source.pitch)
-            for first in range(0, chunks, MAX_REPEAT):
-                count = min(MAX_REPEAT, chunks - first)
-                piece = part.at(first * REPEAT)
-                self._vector(name, (to, to, piece), (0, 0, REPEAT_BLOCKS), count, lanes, lanes, "")
-            if rest:
-                piece = part.at(chunks * REPEAT)
-                self._vector(name, (to, to, piece), (0, 0, 0), 1, lanes, rest, "")
+        sums = replace(out, still=True)
+        self.operation(name, sums, (sums, source), rows, columns)
 
     def fold_rows(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
         """Fold all rows of ``source`` into the one row ``out``, element by element."""
-        lanes = REPEAT // source.width
-        chunks, rest = divmod(columns, lanes)
-        step = source.pitch // BLOCK
-        if step > MAX_REPEAT or rows < chunks:
-            with self.loop(rows) as row:
-                part = source.at(row * source.pitch)
-                self.operation(name, out, (out, replace(part, pitch=0)), 1, columns)
-            return
-        for first in range(0, rows, MAX_REPEAT):
-            count = min(MAX_REPEAT, rows - first)
-            part = source.at(first * source.pitch)
-            if chunks:
-                with self.loop(chunks) as chunk:
-                    to, piece = (_along_row(grid, chunk * lanes) for grid in (out, part))
-                    self._vector(name, (to, to, piece), (0, 0, step), count, lanes, lanes, "")
-            if rest:
-                to, piece = (_along_row(grid, chunks * lanes) for grid in (out, part))
-                self._vector(name, (to, to, piece), (0, 0, step), count, lanes, rest, "")
-
-
-@contextmanager
-def _nothing() -> Generator[Value]:
-    yield 0
+        line = replace(out, pitch=0)
+        self.operation(name, line, (line, source), rows, columns)
 
 
 def _along_row(grid: Grid, columns: Value) -> Grid:
-    return grid if grid.spread else grid.at(columns * (grid.width * grid.blocks))
+    fixed = grid.spread or grid.still
+    return grid if fixed else grid.at(columns * (grid.width * grid.blocks))
 
 
 def _dense(grid: Grid, columns: int) -> bool:
     """Return True if rows follow each other without a gap, or there is a single element."""
     if grid.spread:
         return grid.pitch == 0
+    if grid.still:
+        return False
     return grid.pitch == columns * grid.width and grid.blocks == 1
 
 

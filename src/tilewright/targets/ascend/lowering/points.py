@@ -14,9 +14,8 @@ import numpy as np
 
 from tilewright.planning.domain import Operand, Stage
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.broadcast import broadcast
+from tilewright.targets.ascend.kernels.broadcast import SHORT_PORTION, Short, broadcast, elementwise
 from tilewright.targets.ascend.kernels.choices import BOOLEAN, choose
-from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, elementwise
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.shares import joined, scaled, total

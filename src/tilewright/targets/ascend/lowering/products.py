@@ -10,7 +10,7 @@ from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.attention import LAST_DIMS, WEIGHTS
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import ELEMENTS, Launches, Value

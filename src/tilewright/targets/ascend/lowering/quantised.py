@@ -13,7 +13,7 @@ from math import prod
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, converted
 from tilewright.targets.ascend.kernels.recipes import NAMES, is_power, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.shares import joined, scaled

@@ -9,7 +9,7 @@ from math import prod
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import matrices
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.normal import (
     Norm,
     Rows,
