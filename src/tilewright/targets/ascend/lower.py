@@ -70,7 +70,7 @@ def lower_kernel(
     assert compiled.program is not None
     functions = dict(device.functions)
     mine = Device(
-        *(device.core, device.memory, device.methods),
+        *(device.core, device.methods),
         constants=device.constants[:],
         functions=functions,
         estimates=device.estimates,
@@ -107,13 +107,13 @@ def _check_grid(launches: Launches) -> None:
 def _parts(launches: Launches) -> int:
     """Into how many parts UB goes for the tiles of a kernel: with one, tiles are the largest; with
     more, there are more of them, for more cores."""
-    if launches.cores == 1:
+    if launches.device.core.cores == 1:
         return 1
     estimates: list[tuple[float, int]] = []
     for parts in PARTS:
         device = launches.device
         own = Device(
-            *(device.core, device.memory, device.methods),
+            *(device.core, device.methods),
             estimated=0.0,
             estimates=device.estimates,
         )

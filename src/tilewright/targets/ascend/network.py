@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tilewright.machine import Fusion, Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
@@ -77,6 +78,9 @@ def as_varied(core: DaVinci, machine: Machine) -> DaVinci:
         varied["l2"] = main.own.cached
         varied["hit"] = _rate(core.hit, main.own.hit_bytes_per_cycle or 0)
         varied["memory"] = _rate(core.memory, main.bytes_per_cycle or 0)
+    else:
+        varied["memory"] = Rate(0, "A", "not shared")
+    varied["cores"] = machine.cores
     varied["events"] = machine.synchronisation.count
     return replace(core, **varied)
 
@@ -164,83 +168,101 @@ TAPS = AscendOperand(apart=("kh", "kw"))
 def _product(width: int) -> Primitive:
     """Matrix products of elements of so many bytes: halves, or int8 by constant weights."""
     rows, columns, depth = _cubes("n", "m"), _cubes("co"), {"ci": block_elements(width)}
-    layout, result = f"{MATRICES}{nz(width)}", f"{MATRICES}{nz()}"
     # No transposition turns blocks of int8 on the way to the cube.
-    turned, elements = width == 2, ("float16",) if width == 2 else ()
-    product = Primitive(
-        name="mad",
-        operations=("matmul",),
-        engine="m",
-        operands={
-            "input": Storage(
-                memory="ca",
-                multiples=rows | depth,
-                layout=layout,
-                turned=turned,
-                elements=elements,
-            ),
-            "weight": Storage(
-                memory="cb",
-                multiples=columns | depth,
-                layout=layout,
-                turned=turned,
-                elements=elements,
-            ),
-            "bias": Storage(memory="ub", at_store=True, multiples=columns, element_bytes=2),
-            "residual": Storage(
-                memory="ub", at_store=True, multiples=rows | columns, layout=result
-            ),
-            "output": Storage(memory="cc", multiples=rows | columns, layout=result),
-        },
-        epilogue=_EPILOGUE,
-        reserved=_LEFT,
+    side = {
+        "layout": f"{MATRICES}{nz(width)}",
+        "turned": width == 2,
+        "elements": ("float16",) if width == 2 else (),
+    }
+    return _of_cube(
+        *(width, "mad", "matmul", f"{MATRICES}{nz()}", columns, rows | columns),
+        Storage(memory="ca", multiples=rows | depth, **side),
+        Storage(memory="cb", multiples=columns | depth, **side),
         cycles=f"b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/{depth['ci']})",
         peak=f"b0*b1*n*m*co*ci/{256 * depth['ci']}",
         multiples=rows | columns | depth,
         blocks=("n", "m", "co", "ci"),
         limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
-        sums=True,
     )
-    return product if width == 2 else _of_integers(product)
 
 
 def _convolution(width: int) -> Primitive:
     """Convolutions of elements of so many bytes; see ``_product``. Next to the cube they go tap by
     tap: img2col makes a product of each. Groups are of whole blocks of channels (join-groups)."""
-    results, depth = _cubes("co", "ow"), {"ci": block_elements(width)}
-    convolution = Primitive(
-        name="conv",
-        operations=("conv",),
-        engine="m",
-        operands={
-            "input": Storage(
-                memory="ca",
-                multiples=depth | _cubes("ow"),
-                layout=image(width),
-                elements=("float16",) if width == 2 else (),
-                fills=width == 1,
-                own=TAPS,
-            ),
-            "weight": Storage(
-                memory="cb",
-                multiples=_cubes("co") | depth,
-                layout=convolution_weight(width),
-            ),
-            "bias": Storage(memory="ub", at_store=True, multiples=_cubes("co"), element_bytes=2),
-            "residual": Storage(memory="ub", at_store=True, multiples=results, layout=image()),
-            "output": Storage(memory="cc", multiples=results, layout=image()),
-        },
-        epilogue=_EPILOGUE,
-        reserved=_LEFT,
+    depth, columns = {"ci": block_elements(width)}, _cubes("co")
+    weights = convolution_weight(width)
+    return _of_cube(
+        *(width, "conv", "conv", image(), columns, _cubes("co", "ow")),
+        _windows(width, depth | _cubes("ow")),
+        Storage(memory="cb", multiples=columns | depth, layout=weights),
         cycles=f"g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/{depth['ci']})*kh*kw",
         peak=f"g*n*oh*ow*co*ci*kh*kw/{256 * depth['ci']}",
-        multiples=_cubes("co") | depth,
+        multiples=columns | depth,
         blocks=("co", "ci"),
         limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
-        sums=True,
     )
-    return convolution if width == 2 else _of_integers(convolution)
+
+
+def _depthwise(width: int) -> Primitive:
+    """Depthwise convolutions of elements of so many bytes: each block of channels by a diagonal."""
+    block = {"c": block_elements(width)}
+    channels = _cubes("c", "ow") | block
+    return _of_cube(
+        *(width, "depthwise", "depthwise_conv", image(), block, channels),
+        _windows(width, channels),
+        Storage(memory="cb", multiples=block, element_bytes=BLOCK),
+        cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
+        peak="n*oh*ow*c*kh*kw/256",
+        multiples=block,
+        blocks=("c",),
+        limits={"n": 1, "c": MOST, "kh": 1, "kw": 1},
+        whole=("ow",),
+    )
+
+
+def _windows(width: int, multiples: dict[str, int]) -> Storage:
+    """An image next to the cube."""
+    elements = ("float16",) if width == 2 else ()
+    return Storage(
+        memory="ca",
+        multiples=multiples,
+        layout=image(width),
+        elements=elements,
+        fills=width == 1,
+        own=TAPS,
+    )
+
+
+def _of_cube(
+    width: int,
+    name: str,
+    operation: str,
+    layout: str,
+    columns: dict[str, int],
+    results: dict[str, int],
+    left: Storage,
+    right: Storage,
+    **others: Any,
+) -> Primitive:
+    """A primitive of operands of so many bytes, whose results leave L0C with an epilogue in UB."""
+    primitive = Primitive(
+        name=name,
+        operations=(operation,),
+        engine="m",
+        operands={
+            "input": left,
+            "weight": right,
+            "bias": Storage(memory="ub", at_store=True, multiples=columns, element_bytes=2),
+            "residual": Storage(memory="ub", at_store=True, multiples=results, layout=layout),
+            "output": Storage(memory="cc", multiples=results, layout=layout),
+        },
+        epilogue=_EPILOGUE,
+        reserved=_LEFT,
+        sums=True,
+        **others,
+    )
+    return primitive if width == 2 else _of_integers(primitive)
 
 
 def _of_integers(primitive: Primitive) -> Primitive:
@@ -263,45 +285,6 @@ def _of_integers(primitive: Primitive) -> Primitive:
             "reserved": {"ub": INTEGER_EPILOGUE_BYTES},
         }
     )
-
-
-def _depthwise(width: int) -> Primitive:
-    """Depthwise convolutions of elements of so many bytes: each block of channels by a diagonal."""
-    block = {"c": block_elements(width)}
-    channels = _cubes("c", "ow")
-    depthwise = Primitive(
-        name="depthwise",
-        operations=("depthwise_conv",),
-        engine="m",
-        operands={
-            "input": Storage(
-                memory="ca",
-                multiples=channels | block,
-                layout=image(width),
-                elements=("float16",) if width == 2 else (),
-                fills=width == 1,
-                own=TAPS,
-            ),
-            "weight": Storage(memory="cb", multiples=block, element_bytes=BLOCK),
-            "bias": Storage(
-                memory="ub", at_store=True, multiples=_cubes("c") | block, element_bytes=2
-            ),
-            "residual": Storage(
-                memory="ub", at_store=True, multiples=channels | block, layout=image()
-            ),
-            "output": Storage(memory="cc", multiples=channels | block, layout=image()),
-        },
-        epilogue=_EPILOGUE,
-        reserved=_LEFT,
-        cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
-        peak="n*oh*ow*c*kh*kw/256",
-        multiples=block,
-        blocks=("c",),
-        limits={"n": 1, "c": MOST, "kh": 1, "kw": 1},
-        whole=("ow",),
-        sums=True,
-    )
-    return depthwise if width == 2 else _of_integers(depthwise)
 
 
 def _formats() -> Primitive:

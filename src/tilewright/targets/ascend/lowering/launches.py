@@ -28,8 +28,7 @@ from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, sp
 from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, uses_length
-from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
-from tilewright.targets.ascend.timing import simulate
+from tilewright.targets.ascend.sharing import estimate, simulate_blocks
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
@@ -125,8 +124,6 @@ class Device:
     """The functions, launches and constants that a package collects for the core."""
 
     core: DaVinci
-    memory: MainMemory | None = None
-    """The main memory that cores share; None for one core with its share to itself."""
     methods: tuple[Method, ...] = METHODS
     """The methods of changes between rows and Nz; the fastest is taken."""
     estimated: float | None = None
@@ -170,11 +167,6 @@ class Launches:
         core = self.device.core
         return core if self.parts == 1 else replace(core, ub=core.ub // self.parts)
 
-    @property
-    def cores(self) -> int:
-        """The number of cores of the machine."""
-        return 1 if self.device.memory is None else self.device.memory.cores
-
     def extent(self, axis: Affine, size: int, unit: int = 1) -> Extent:
         """An axis of so many indices, in units of so many, as blocks share it."""
         whole = -(-size // unit)
@@ -194,7 +186,7 @@ class Launches:
     def own(self, **axes: int) -> list[Extent]:
         """Axes, the outermost first, as all cores share them in a launch that need not have the
         grid of its kernel: none begins before the one before it has ended."""
-        return spread({f"{name}_block": extent for name, extent in axes.items()}, self.cores)
+        return spread({f"{name}_block": extent for name, extent in axes.items()}, self.core.cores)
 
     def elements(self, operand: Operand, layout: str) -> Extent:
         """All elements of an operand as they lie in a layout, with what pads its blocks."""
@@ -272,11 +264,10 @@ class Launches:
     def _estimate(self, program: Program) -> float:
         """About what a launch takes."""
         device = self.device
-        assert device.memory is not None
         sizes = tuple(tensor.bytes for tensor in program.tensors)
         key = _anonymous(program), sizes, program.blocks
         if key not in device.estimates:
-            device.estimates[key] = estimate(program, device.core, device.memory)
+            device.estimates[key] = estimate(program, device.core)
         return device.estimates[key]
 
     def _function(self, program: Program) -> Launch:
@@ -304,11 +295,7 @@ class Launches:
         return known[key]
 
     def _cost(self, program: Program, length: int | None = None) -> Cost:
-        core, memory = self.device.core, self.device.memory
-        if memory is None:
-            time = simulate(program, core, length=length)
-        else:
-            time = simulate_blocks(program, core, memory, length=length)
+        time = simulate_blocks(program, self.device.core, length=length)
         return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
 
 

@@ -17,9 +17,10 @@ from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.emit import QUALIFIERS
+from tilewright.targets.ascend.fields import check_fields
 from tilewright.targets.ascend.flags import proven_lengths
 from tilewright.targets.ascend.look_ups import check_look_ups
-from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
     LENGTH,
@@ -132,6 +133,7 @@ def verified(program: Program, core: DaVinci) -> None:
         except ZeroDivisionError:
             raise refuse("cce-value", "an expression divides by 0", program.name) from None
         for executed in steps:
+            check_fields(executed, program.name)
             _check_accesses(executed, core)
         problems = conflicts(steps)
         for block in dict.fromkeys(alike(steps)):
@@ -142,6 +144,7 @@ def verified(program: Program, core: DaVinci) -> None:
 
 
 def _check_accesses(steps: list[Executed], core: DaVinci) -> None:
+    """Refuse, on the chip, bytes outside of a memory or at no multiple of a block."""
     sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
     for executed in steps:
         for access in (*executed.reads, *executed.writes):
@@ -150,13 +153,6 @@ def _check_accesses(steps: list[Executed], core: DaVinci) -> None:
 
 
 def _check_access(command: Command, access: Access, size: int | None) -> None:
-    """Refuse numbers that no field holds, which expressions may have, and, on the chip, bytes
-    outside of a memory of ``size`` bytes or at no multiple of a block."""
-    if not 0 <= access.bytes <= MAX_FIELD * BLOCK:
-        raise refuse("lower-field", f"{command.name} takes {access.bytes} bytes at once")
-    for count in access.counts:
-        if not 0 <= count <= MAX_BURSTS:
-            raise refuse("lower-field", f"{command.name} repeats {count} times")
     if size is None or not access.bytes or 0 in access.counts:
         return
     spans = [(n - 1) * step for n, step in zip(access.counts, access.strides, strict=True)]
