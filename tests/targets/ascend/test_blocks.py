@@ -18,7 +18,7 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import cases, synchronised
 from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.lowering.cube import cube_kernel
-from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci, Rate
+from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import core_of
 from tilewright.targets.ascend.program import BLOCK_INDEX, Flag, Loop, Program
@@ -155,11 +155,11 @@ def test_what_cores_get_of_main_memory() -> None:
     steps = traces(program)
     a, b = (sum(t.bytes for t in program.tensors if t.name == name) for name in "ab")
     assert (a, b) == (4096, 4096)
-    core = replace(ASCEND_910, cores=4, memory=Rate(12.0, "A"), l2=1 << 20, hit=Rate(5.0, "A"))
+    core = replace(ASCEND_910, cores=4, memory=12.0, l2=1 << 20, hit=5.0)
     rates = loading_rates(program, steps, core)
     assert rates["gm a", "cbuf"] == 5.0  # The cache's; memory's would be 12 / 4 * 2.
-    assert rates["ub", "gm c"] == ASCEND_910.paths["ub", "gm"].value
-    wide = loading_rates(program, steps, replace(core, hit=Rate(50.0, "A")))
+    assert rates["ub", "gm c"] == ASCEND_910.paths["ub", "gm"]
+    wide = loading_rates(program, steps, replace(core, hit=50.0))
     assert wide["gm a", "cbuf"] == 6.0
     none = loading_rates(program, steps, replace(core, l2=16383))
     assert (none["gm a", "cbuf"], none["ub", "gm c"]) == (3.0, 3.0)
@@ -178,9 +178,9 @@ def test_planning_sees_the_same_memory(core: DaVinci) -> None:
     machine = chip_machine(core)
     varied = core_of(machine)
     assert varied == core
-    assert varied.hit.value == 128
+    assert varied.hit == 128
     alone = core_beside(machine, core.cores - 1, 2.0, 0.0)
-    share = min(core.paths["gm", "cbuf"].value, core.memory.value / core.cores)
+    share = min(core.paths["gm", "cbuf"], core.memory / core.cores)
     assert alone.move("gm", "cbuf").bytes_per_cycle == min(128, 2 * share)
     assert core_beside(machine, 0, 2.0, core.l2 + 1).move("ub", "gm").bytes_per_cycle == 64
     # Rows of a block's windows all meet the image, however few there are.

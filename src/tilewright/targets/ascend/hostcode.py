@@ -140,7 +140,7 @@ def core_text(core: DaVinci) -> str:
         f"/* {core.name}: L1, L0A, L0B, L0C and UB. */\n"
         f"#define CORE_MEMORIES {{{sizes}}}\n"
         f"#define CORE_EVENTS {core.events}\n"
-        f"#define CORE_BARRIER_BLOCKS {int(core.barrier_blocks.value)}\n"
+        f"#define CORE_BARRIER_BLOCKS {int(core.barrier_blocks)}\n"
     )
 
 

@@ -24,7 +24,7 @@ from tilewright.targets.ascend.machine import (
     MAX_STRIDE,
     REPEAT_BLOCKS,
 )
-from tilewright.targets.ascend.program import Buffer, Command, Place, Region
+from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Region, Statement
 
 WIDTHS = {
     "half": 2,
@@ -37,6 +37,15 @@ WIDTHS = {
     "int8_t": 1,
 }
 """Bytes of the element types of pointers."""
+
+ELEMENTS = {
+    "float32": "float",
+    "float16": "half",
+    "int8": "int8_t",
+    "int32": "int32_t",
+    "bool": "uint8_t",
+}
+"""Element types of values -> those of CCE C."""
 
 COPIES = {
     ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),
@@ -84,6 +93,28 @@ def copy(
         (Region(src, size, (bursts,), ((length + src_gap) * BLOCK,)),),
         (Region(dst, size, (bursts,), ((length + dst_gap) * BLOCK,)),),
     )
+
+
+def copies(
+    dst: Place,
+    src: Place,
+    bursts: Value,
+    length: Value,
+    src_gap: Value,
+    dst_gap: Value,
+    reach: int,
+) -> Statement:
+    """``copy``, or one for each burst where a gap may be ``reach`` blocks, more than a field
+    holds."""
+    if reach <= MAX_FIELD:
+        return copy(dst, src, bursts, length, src_gap, dst_gap)
+    loop = Loop("q", bursts)
+    to, of = (
+        place.at(loop.variable * ((length + gap) * BLOCK))
+        for place, gap in ((dst, dst_gap), (src, src_gap))
+    )
+    loop.body.append(copy(to, of, 1, length))
+    return loop
 
 
 def load(dst: Place, src: Place, repeat: Value, stride: Value, *, transpose: bool) -> Command:

@@ -21,7 +21,7 @@ from tilewright.targets.ascend.formats import (
     image,
     nz,
 )
-from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, Rate, machine_of
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, machine_of
 from tilewright.targets.ascend.vector_primitives import POINTS, points_of, vector_primitives
 
 
@@ -32,8 +32,8 @@ def chip_machine(core: DaVinci) -> Machine:
     memories = tuple(
         memory.model_copy(
             update={
-                "bytes_per_cycle": core.memory.value,
-                "own": AscendMemory(cached=core.l2, hit_bytes_per_cycle=core.hit.value),
+                "bytes_per_cycle": core.memory,
+                "own": AscendMemory(cached=core.l2, hit_bytes_per_cycle=core.hit),
             }
         )
         if memory.name == machine.main
@@ -68,26 +68,15 @@ def as_varied(core: DaVinci, machine: Machine) -> DaVinci:
     latencies = {move.source: move.latency for move in reversed(machine.moves)}
     queues = {engine.name: engine.queue for engine in machine.engines}
     varied: dict[str, object] = {field: sizes.get(name) or 0 for field, name in MEMORIES.items()}
-    varied["clock_hz"] = _rate(core.clock_hz, machine.clock_hz)
-    varied["latency"] = _rate(core.latency, latencies.get(machine.main, 0))
-    varied["queue"] = _rate(core.queue, queues.get("m", 0))
-    varied["paths"] = {
-        path: _rate(rate, rates.get(path, rate.value)) for path, rate in core.paths.items()
-    }
+    varied |= {"clock_hz": machine.clock_hz, "cores": machine.cores}
+    varied |= {"latency": latencies.get(machine.main, 0), "queue": queues.get("m", 0)}
+    varied["paths"] = {path: rates.get(path, rate) for path, rate in core.paths.items()}
+    varied["memory"] = 0
     if isinstance(main.own, AscendMemory):
-        varied["l2"] = main.own.cached
-        varied["hit"] = _rate(core.hit, main.own.hit_bytes_per_cycle or 0)
-        varied["memory"] = _rate(core.memory, main.bytes_per_cycle or 0)
-    else:
-        varied["memory"] = Rate(0, "A", "not shared")
-    varied["cores"] = machine.cores
+        varied |= {"l2": main.own.cached, "hit": main.own.hit_bytes_per_cycle or 0}
+        varied["memory"] = main.bytes_per_cycle or 0
     varied["events"] = machine.synchronisation.count
     return replace(core, **varied)
-
-
-def _rate(known: Rate, value: float) -> Rate:
-    """A figure of the hardware, or the one that was asked for in its place."""
-    return known if known.value == value else Rate(value, "A", "asked for")
 
 
 def network_machine(core: DaVinci) -> Machine:
@@ -95,21 +84,22 @@ def network_machine(core: DaVinci) -> Machine:
     in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and relu on
     the way out."""
     machine = machine_of(core)
-    vector = machine.primitive("vector")
     everywhere = Storage(memory="ub", layout="any")
-    vector = vector.model_copy(
-        update={
-            "operations": points_of(core),
-            "operands": dict.fromkeys(("input", "weight", "residual", "output"), everywhere),
-            "epilogue": (("relu", "clip"), ("cast",)),
-        }
+    vector = Primitive(
+        name="vector",
+        operations=points_of(core),
+        engine="v",
+        operands=dict.fromkeys(("input", "weight", "residual", "output"), everywhere),
+        epilogue=(("relu", "clip"), ("cast",)),
+        cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
+        peak="d0*d1*d2*d3*d4*d5/128",
     )
     widths = (2, 1)
     primitives = (*map(_product, widths), *map(_convolution, widths))
     primitives = (*primitives, *map(_depthwise, widths), _formats(), vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
-    late = {"latency": int(core.mad_head.value)}
+    late = {"latency": int(core.mad_head)}
     moves = tuple(
         move.model_copy(update=late) if move.target in ("ca", "cb") else move
         for move in machine.moves
@@ -169,7 +159,7 @@ def _product(width: int) -> Primitive:
     """Matrix products of elements of so many bytes: halves, or int8 by constant weights."""
     rows, columns, depth = _cubes("n", "m"), _cubes("co"), {"ci": block_elements(width)}
     # No transposition turns blocks of int8 on the way to the cube.
-    side = {
+    side: dict[str, Any] = {
         "layout": f"{MATRICES}{nz(width)}",
         "turned": width == 2,
         "elements": ("float16",) if width == 2 else (),

@@ -84,7 +84,7 @@ def loading_rates(
 ) -> Mapping[tuple[str, str], float]:
     """Bytes a cycle between each tensor and the memories that it is moved to and from; none where
     each core has its own share of main memory."""
-    if not core.memory.value:
+    if not core.memory:
         return {}
     held = sum(tensor.bytes for tensor in program.tensors) <= core.l2
     loaded: dict[str, int] = {}
@@ -97,7 +97,7 @@ def loading_rates(
         for access in reads:
             loaded[access.home] = loaded.get(access.home, 0) + bytes_of(access)
             boxes.setdefault(access.home, set()).add(access)
-    share = core.memory.value / min(core.cores, max(loading, 1))
+    share = core.memory / min(core.cores, max(loading, 1))
     rates: dict[tuple[str, str], float] = {}
     for tensor in program.tensors:
         home = f"gm {tensor.name}"
@@ -105,11 +105,11 @@ def loading_rates(
         once = min(tensor.bytes, sum(map(bytes_of, boxes.get(home, ()))))
         often = max(1.0, loaded[home] / once) if once else 1.0
         for (source, target), path in core.paths.items():
-            own = min(path.value, share)
+            own = min(path, share)
             if source == "gm":
-                rates[home, target] = min(core.hit.value, own * often) if held else own
+                rates[home, target] = min(core.hit, own * often) if held else own
             elif target == "gm":
-                rates[source, home] = path.value if held else own
+                rates[source, home] = path if held else own
     return rates
 
 

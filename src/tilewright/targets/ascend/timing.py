@@ -142,17 +142,17 @@ def _cost(
 ) -> tuple[float, float]:
     """Cycles in which a command keeps its pipe, and those until it is complete."""
     if command.pipe == "M":
-        return cycles, core.mad_head.value
+        return cycles, core.mad_head
     if cycles:
         return cycles, 0.0
     path = _space(reads[0]), _space(writes[0])
     # Copies within UB take the vector unit, 256 bytes a cycle.
-    rate = core.paths[path].value if path in core.paths else 256.0
+    rate = core.paths.get(path, 256.0)
     rate = rates.get((reads[0].home, writes[0].home), rate)
     taken = bytes_of(reads[0]) / rate
     if "gm" not in path:
-        return taken + (core.load_head.value if command.pipe == "MTE1" else 0.0), 0.0
-    if path[0] == "gm" and core.burst.value:
+        return taken + (core.load_head if command.pipe == "MTE1" else 0.0), 0.0
+    if path[0] == "gm" and core.burst:
         bursts = bytes_of(reads[0]) // reads[0].bytes
-        return max(taken, bursts * core.burst.value) + core.latency.value, 0.0
-    return taken, core.latency.value
+        return max(taken, bursts * core.burst) + core.latency, 0.0
+    return taken, core.latency

@@ -12,30 +12,39 @@ from tilewright.targets.ascend.program import Loop, Place, Statement
 LANES = 128
 """Halves of a repeat."""
 
+Strides = tuple[Sequence[Value], Sequence[Value]]
+"""Of the result and each source, the blocks from one to the next, and from repeat to repeat."""
+
 
 def flat(
-    name: str, dst: Place, sources: Sequence[Place], repeats: Value, most: int, loop: str
+    name: str,
+    dst: Place,
+    sources: Sequence[Place],
+    repeats: Value,
+    most: int,
+    loop: str,
+    *,
+    strides: Strides | None = None,
+    scalar: str = "",
 ) -> Statement:
-    """An operation on so many whole repeats (``most`` at the most) of halves side by side."""
+    """An operation on so many whole repeats (``most`` at the most), of elements side by side if
+    nothing else is said."""
+    count = len(sources) + 1
+    blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
 
     def piece(start: Value, repeat: Value) -> Statement:
-        at = start * (REPEAT_BLOCKS * BLOCK)
-        places = [source.at(at) for source in sources]
-        count = len(places) + 1
-        strides = (1,) * count, (REPEAT_BLOCKS,) * count
-        return isa.vector(name, dst.at(at), places, repeat, *strides)
+        to, *read = (
+            place.at(start * step * BLOCK)
+            for place, step in zip((dst, *sources), steps, strict=True)
+        )
+        return isa.vector(name, to, read, repeat, blocks, steps, scalar)
 
     return pieces(piece, repeats, most, loop)
 
 
 def fill(dst: Place, repeats: int, loop: str) -> Statement:
     """Zeros in so many repeats."""
-
-    def piece(start: Value, repeat: Value) -> Statement:
-        place = dst.at(start * (REPEAT_BLOCKS * BLOCK))
-        return isa.vector("vector_dup", place, (), repeat, (1,), (REPEAT_BLOCKS,), "0")
-
-    return pieces(piece, repeats, repeats, loop)
+    return flat("vector_dup", dst, (), repeats, repeats, loop, scalar="0")
 
 
 def pieces(

@@ -16,9 +16,9 @@ from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
-from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
+from tilewright.targets.ascend.kernels.channels import to_blocks
 from tilewright.targets.ascend.kernels.choices import choose
-from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
@@ -161,7 +161,7 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
         9,
     ),
     "rows of Nz": (
-        lambda of: defractalise(40, 96, "improved", SMALL, wide=of(6, 2, "c")),
+        lambda of: fractalise(40, 96, "improved", SMALL, back=True, wide=of(6, 2, "c")),
         3,
     ),
     "heads": (lambda of: split_heads(of(2, 1, "n"), of(20, 8, "m"), 3, 24, SMALL, "heads"), 6),
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     ),
     "area": (lambda of: to_blocks(1, 3, of(700, 112, "p"), SMALL, "channels"), 7),
     "plain": (
-        lambda of: from_blocks(of(2, 1, "n"), 32, 48, SMALL, "channels", of(2, 1, "c")),
+        lambda of: to_blocks(of(2, 1, "n"), 32, 48, SMALL, "channels", of(2, 1, "c"), back=True),
         4,
     ),
 }

@@ -145,21 +145,10 @@ def to_blocks(
     core: DaVinci,
     name: str,
     planes: Extent | None = None,
+    *,
+    back: bool = False,
 ) -> Program:
-    """NCHW to NC1HWC0; parameters are ``plain`` and ``blocked``. Blocks may share ``planes`` of 16
-    channels, where there are no others."""
+    """NCHW to NC1HWC0, or ``back``; parameters are ``plain`` and ``blocked``, what is read first.
+    Blocks may share ``planes`` of 16 channels, where there are no others."""
     planes = planes or channels // CUBE
-    return _Channels(images, planes, channels, positions, core, back=False).program(name)
-
-
-def from_blocks(
-    images: Extent,
-    channels: int,
-    positions: Extent,
-    core: DaVinci,
-    name: str,
-    planes: Extent | None = None,
-) -> Program:
-    """NC1HWC0 to NCHW; parameters are ``blocked`` and ``plain``; see ``to_blocks``."""
-    planes = planes or channels // CUBE
-    return _Channels(images, planes, channels, positions, core, back=True).program(name)
+    return _Channels(images, planes, channels, positions, core, back).program(name)

@@ -325,27 +325,14 @@ def fractalise(
     core: DaVinci,
     name: str = "fractalise",
     *,
+    back: bool = False,
     short: bool = False,
     wide: Extent | None = None,
 ) -> Program:
-    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags. A ``short``
-    one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
+    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, or ``back``, without flags.
+    A ``short`` one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
     ``wide``, blocks of columns."""
-    return _Conversion(rows, columns, method, core, False, name, short, wide).program()
+    return _Conversion(rows, columns, method, core, back, name, short, wide).program()
 
 
-def defractalise(
-    rows: Extent,
-    columns: int,
-    method: Method,
-    core: DaVinci,
-    name: str = "defractalise",
-    *,
-    short: bool = False,
-    wide: Extent | None = None,
-) -> Program:
-    """The kernel from ``nz`` to ``plain``, without flags; see ``fractalise``."""
-    return _Conversion(rows, columns, method, core, True, name, short, wide).program()
-
-
-__all__ = ["METHODS", "Method", "Piece", "defractalise", "fractalise", "piece_of"]
+__all__ = ["METHODS", "Method", "Piece", "fractalise", "piece_of"]

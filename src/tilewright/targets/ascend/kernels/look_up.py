@@ -53,7 +53,7 @@ def look_up(
     given, wrapped, kept, at = (variable(word) for word in ("given", "wrapped", "kept", "at"))
     main = ((first * extent + at) * length + column) * width
     loop.body += [
-        scalar("given", element_at(indices, row + loop.variable), int(core.latency.value)),
+        scalar("given", element_at(indices, row + loop.variable), int(core.latency)),
         scalar("wrapped", select(more(0, given), given + extent, given)),
         scalar("kept", greatest(wrapped, 0)),
         scalar("at", least(kept, extent - 1)),

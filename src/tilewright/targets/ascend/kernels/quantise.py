@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, least
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.kernels.recipes import RECIPES, compute
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
-from tilewright.targets.ascend.kernels.vectors import CASTS
-from tilewright.targets.ascend.machine import BLOCK, CUBE, REPEAT_BLOCKS, DaVinci
+from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
 from tilewright.targets.ascend.program import Buffer, Place, Program, Statement, Tensor
 from tilewright.targets.ascend.vectors import fill
 
@@ -72,13 +72,16 @@ class _Conversion:
         t = tiles.tile("t", numbers * 4, slots=1)
         y = tiles.tile("y", numbers, "int8_t")
         places = {"x": Place(x), "t": Place(t), "n": Place(t, element="int32_t")}
-        self._alike(tiles, places)
+        grids = {name: Grid(place) for name, place in places.items()}
+        recipe = RECIPES[self.operation]
+        for name, scalar in zip(recipe.scalars, self.scalars, strict=True):
+            grids[name] = tiles.alike(name, scalar, "float")
         if (not back and of.halves % 2) or rows.size * side.size * PAIR < numbers:
             # Numbers that no load brings are computed on, too.
             size = x.bytes * x.slots
             slots = Buffer("x_slots", "ub", x.address, size)
             tiles.buffers.append(slots)
-            tiles.before += [isa.mask_of(128, 128), fill(Place(slots), -(-size // 256), "z")]
+            tiles.before.append(fill(Place(slots), -(-size // 256), "z"))
         matrix, pair, row = tiles.starts
         there: Value = 2 * side.size
         if of.halves % 2:
@@ -87,15 +90,18 @@ class _Conversion:
         whole = Place(integers, ((matrix * pairs + pair) * height + row) * BLOCK)
         gap = height - rows.size
         narrow = self._between(Place(x), Place(y), rows.size, side.size, back=back)
-        steps = self._steps(places, numbers // FLOATS)
+        # The halves before or behind the steps take one place; conversions from or to integers are
+        # rows' own (_between).
+        steps, vectors = [s.renamed({"h": "x", "out": "x"}) for s in recipe.steps], Vectors()
+        compute(vectors, steps[1:] if back else steps[:-1], grids, 1, numbers)
         bursts = (rows.size, 2 * side.size) if of.plain else (there, rows.size)
         if back:
             tiles.body.append(isa.copy(Place(y), whole, side.size, rows.size, gap))
-            tiles.body.extend([*narrow, *steps])
+            tiles.body.extend([*narrow, *vectors.body])
             tiles.body.append(isa.copy(main, Place(x), *bursts, 0, gaps))
         else:
             tiles.body.append(isa.copy(Place(x), main, *bursts, gaps))
-            tiles.body.extend([*steps, *narrow])
+            tiles.body.extend([*vectors.body, *narrow])
             tiles.body.append(isa.copy(whole, Place(y), side.size, rows.size, 0, gap))
         tensors = (integers, halves) if back else (halves, integers)
         return tiles.program(tensors, f"{self.operation} of {count * of.halves * CUBE} numbers")
@@ -118,28 +124,6 @@ class _Conversion:
         at = ((matrix * self.of.halves + pair * 2) * height + row) * BLOCK
         return Place(halves, at), height - rows
 
-    def _alike(self, tiles: Tiles, places: dict[str, Place]) -> None:
-        """The blocks of scalars."""
-        tiles.before.append(isa.mask_of(FLOATS, REPEAT_BLOCKS))
-        for name, scalar in zip(RECIPES[self.operation].scalars, self.scalars, strict=True):
-            places[name] = Place(tiles.kept(name, BLOCK))
-            fill = isa.vector("vector_dup", places[name], (), 1, (1,), (8,), scalar, REPEAT_BLOCKS)
-            tiles.before.append(fill)
-
-    def _steps(self, places: dict[str, Place], repeats: int) -> list[Statement]:
-        """The recipe's steps on floats; the halves before or behind them take one place."""
-        recipe = RECIPES[self.operation]
-        steps = [step.renamed({"h": "x", "out": "x"}) for step in recipe.steps]
-        # Conversions from or to integers are rows' own (_between).
-        inner = steps[1:] if self.operation == "dequantise" else steps[:-1]
-
-        def part(name: str) -> tuple[Place, int, int]:
-            place = places[name]
-            stride = REPEAT_BLOCKS * isa.WIDTHS[isa.element_of(place)] // 4
-            return (place, 0, 0) if name in recipe.scalars else (place, 1, stride)
-
-        return [isa.mask_of(FLOATS, FLOATS), *(step.statement(part, repeats) for step in inner)]
-
     def _between(self, x: Place, y: Place, rows: int, pairs: int, *, back: bool) -> list[Statement]:
         """Halves to integers, or ``back``, a row of 32 a repeat."""
         body: list[Statement] = [isa.mask_of(2 * FLOATS, PAIR)]
@@ -151,7 +135,7 @@ class _Conversion:
             blocks, steps = ((apart, 1), (step, 1)) if back else ((1, apart), (1, step))
             name = CASTS[isa.element_of(ends[1]), isa.element_of(ends[0])]
             body.append(isa.vector(name, ends[0], ends[1:], rows, blocks, steps, lanes=PAIR))
-        return body
+        return [*body, isa.mask_of(2 * FLOATS, 2 * FLOATS)]
 
 
 def converted(

@@ -12,8 +12,8 @@ from tilewright.planning.domain import Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
-from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.channels import to_blocks
+from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.shares import Extent, joined, scaled, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import BLOCK, CUBE
@@ -60,12 +60,12 @@ def one_change(
     shape = blocked.shape
     layout = Layout.parse(blocked.layout, len(shape))
     if len(shape) == 4 and layout == Layout.parse(image(), 4):
-        make = from_blocks if back else to_blocks
         channels = shape[1]
         images, planes, area = _image_extents(launches, stage, shape)
-        program = make(
+        program = to_blocks(
             *(images, channels, area, launches.core, launches.name("channels")),
             planes=planes if channels % CUBE == 0 else None,
+            back=back,
         )
         launches.launch(program, source, target)
         return
@@ -124,13 +124,14 @@ def _fractal(
     launches: Launches, rows: Extent, columns: int, wide: Extent | None, *, back: bool, short: bool
 ) -> Program:
     """The change of format that takes the fewest cycles, its pipes side by side."""
-    make = defractalise if back else fractalise
     core = launches.core
     candidates: list[tuple[float, int, Program]] = []
     for number, method in enumerate(launches.device.methods):
         # Some do not hold as many columns; dma holds all.
         with suppress(TilewrightError):
-            program = make(rows, columns, method, core, "fractal", short=short, wide=wide)
+            program = fractalise(
+                *(rows, columns, method, core, "fractal"), back=back, short=short, wide=wide
+            )
             candidates.append((simulate(program, core).cycles, number, program))
     if not candidates:
         raise launches.refusal(

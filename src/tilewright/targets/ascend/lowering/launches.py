@@ -20,28 +20,19 @@ from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.emit import kernel_text, uses_length
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.isa import ELEMENTS, WIDTHS
 from tilewright.targets.ascend.kernels.fractal import METHODS, Method
 from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, spread
 from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Program, uses_length
+from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import estimate, simulate_blocks
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
 
-
-ELEMENTS = {
-    "float32": "float",
-    "float16": "half",
-    "int8": "int8_t",
-    "int32": "int32_t",
-    "bool": "uint8_t",
-}
-"""Element types of values -> those of CCE C."""
 
 INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
 """The C types of index elements, which the scalar unit reads."""
@@ -249,7 +240,7 @@ class Launches:
 
     def launch(self, program: Program, *values: Value) -> None:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
-        if not uses_length(program):
+        if program.longest and not uses_length(program):
             program = replace(program, longest=0)
         if self.device.estimated is not None:
             self.device.estimated += self._estimate(program)

@@ -7,7 +7,6 @@ as halves, are blocks of the left operand of the product behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, equal, least, select
@@ -26,7 +25,7 @@ from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
-from tilewright.targets.ascend.vectors import LANES, pieces
+from tilewright.targets.ascend.vectors import LANES, Strides, flat
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
 ROW = CUBE * 4
@@ -34,9 +33,6 @@ ROW = CUBE * 4
 
 FOUR_ROWS = REPEAT // ROW
 """Rows of a block column that are a repeat."""
-
-Strides = tuple[Sequence[Value], Sequence[Value]]
-"""Of the result and each source, the blocks from one to the next, and from repeat to repeat."""
 
 
 @dataclass
@@ -163,7 +159,7 @@ class Weights(Products):
                 isa.mask_of(LANES, LANES),
             ]
         column = scores.column(number)
-        around.body += self._repeats("vadd", column, (column, wide), scores.rows // FOUR_ROWS)
+        around.body.append(flat("vadd", column, (column, wide), scores.rows // FOUR_ROWS, 1, "p"))
         return [around]
 
     def _row(self, wide: Place, row: Place, blocks: int) -> list[Statement]:
@@ -226,37 +222,15 @@ class Weights(Products):
         vectors.body += self._all(CASTS["float", "half"], scores, scores.weights)
         return vectors.body
 
-    def _repeats(
-        self,
-        name: str,
-        out: Place,
-        sources: Sequence[Place],
-        repeats: Value,
-        strides: Strides | None = None,
-        most: int = 1,
-        scalar: str = "",
-    ) -> list[Statement]:
-        """An operation on so many repeats, ``most`` at the most where that may be more than an
-        instruction takes; blocks side by side if nothing else is said."""
-        count = len(sources) + 1
-        blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
-
-        def piece(start: Value, repeat: Value) -> Statement:
-            to, *read = (
-                place.at(start * step * BLOCK)
-                for place, step in zip((out, *sources), steps, strict=True)
-            )
-            return isa.vector(name, to, read, repeat, blocks, steps, scalar)
-
-        return [pieces(piece, repeats, most, "p")]
-
     def _all(self, name: str, scores: _Scores, out: Place, scalar: str = "") -> list[Statement]:
         """out = name(x) of all scores."""
         repeats = scores.rows * scores.columns // FOUR_ROWS
         most = scores.most * scores.widest // FOUR_ROWS
         step = REPEAT_BLOCKS * isa.WIDTHS[isa.element_of(out)] // 4
         strides: Strides = (1, 1), (step, REPEAT_BLOCKS)
-        return self._repeats(name, out, (scores.place,), repeats, strides, most, scalar)
+        return [
+            flat(name, out, (scores.place,), repeats, most, "p", strides=strides, scalar=scalar)
+        ]
 
     def _halves(
         self, name: str, column: Place, other: Place, scores: _Scores, steps: tuple[int, int]
@@ -281,7 +255,7 @@ class Weights(Products):
         vectors.fill(Grid(sums), 1, scores.most * CUBE, nothing)
         around = Loop("k", scores.columns)
         column = scores.column(around.variable)
-        around.body += self._repeats(name, sums, (sums, column), scores.rows // FOUR_ROWS)
+        around.body.append(flat(name, sums, (sums, column), scores.rows // FOUR_ROWS, 1, "p"))
         vectors.body.append(around)
         vectors.body += self._halves(name, sums, sums.at(BLOCK), scores, (2, 16))
         gather_lanes(vectors, turned, sums, scratch, ROW, scores.most)
@@ -301,7 +275,7 @@ class Weights(Products):
             bits = sum(1 << CUBE * line + n for line in lines for n in range(there % CUBE, CUBE))
             return [
                 isa.mask("0x0ULL", f"{bits:#x}ULL"),
-                *self._repeats("vector_dup", last, (), scores.rows // FOUR_ROWS, None, 1, lowest),
+                flat("vector_dup", last, (), scores.rows // FOUR_ROWS, 1, "p", scalar=lowest),
                 isa.mask_of(LANES, LANES),
             ]
         rest = there % CUBE

@@ -154,7 +154,7 @@ def _mad(call: Call, c: Place, a: Place, b: Place, *numbers: Value) -> Command:
     if kinds not in (("float", "half", "half"), ("int32_t", "int8_t", "int8_t")):
         raise call.refusal(f"there is no product of {kinds[1]} and {kinds[2]} into {kinds[0]}")
     m, k, n, first = numbers
-    return isa.mad(c, a, b, m, k, n, first, int(call.core.barrier_blocks.value))
+    return isa.mad(c, a, b, m, k, n, first, int(call.core.barrier_blocks))
 
 
 def _results(
@@ -242,6 +242,10 @@ def _relation(
     return isa.compare(relation, bits, (left, right), repeat, strides[:2], strides[2:])
 
 
+def _chosen(_: Call, bits: Place) -> Command:
+    return isa.set_cmpmask(bits)
+
+
 def _addresses(call: Call, number: Argument, rows: Argument) -> Command:
     if number not in ("VA0", "VA1", "VA2", "VA3") or not isinstance(rows, tuple) or len(rows) != 8:
         raise call.refusal("takes VA0 to VA3 and eight addresses")
@@ -293,7 +297,7 @@ INSTRUCTIONS: dict[str, tuple[str, Callable[..., Command]]] = {
         f"vcmpv_{relation}": ("ub ub ub value 1 value value 8 value value", _relation)
         for relation in isa.RELATIONS
     },
-    "set_cmpmask": ("ub", lambda _, bits: isa.set_cmpmask(bits)),
+    "set_cmpmask": ("ub", _chosen),
     "vector_dup": ("ub word value value 1 value 8", _fill),
     "set_va_reg_sb": ("word word", _addresses),
     "scatter_vnchwconv_b16": ("VA0 VA2 number number number", _scatter),

@@ -242,7 +242,7 @@ class _Reader:
             tensor = self.tensors.get(element)
             if tensor is None or tensor.element not in ("int32_t", "int64_t"):
                 raise refuse("cce-value", f"no parameter of integers has the name {element}")
-        cycles = int(self.core.latency.value) if elements else 0
+        cycles = int(self.core.latency) if elements else 0
         self.indices |= set(elements)
         return scalar(name, self._value(value, variables), cycles)
 
