@@ -32,14 +32,14 @@ def flat(
     count = len(sources) + 1
     blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
 
-    def piece(start: Value, repeat: Value) -> Statement:
+    def piece(start: Value, repeat: Value) -> list[Statement]:
         to, *read = (
             place.at(start * step * BLOCK)
             for place, step in zip((dst, *sources), steps, strict=True)
         )
-        return isa.vector(name, to, read, repeat, blocks, steps, scalar)
+        return [isa.vector(name, to, read, repeat, blocks, steps, scalar)]
 
-    return pieces(piece, repeats, most, loop)
+    return pieces(piece, repeats, most, loop)[0]
 
 
 def fill(dst: Place, repeats: int, loop: str) -> Statement:
@@ -48,19 +48,23 @@ def fill(dst: Place, repeats: int, loop: str) -> Statement:
 
 
 def pieces(
-    make: Callable[[Value, Value], Statement], repeats: Value, most: int, loop: str
-) -> Statement:
-    """A statement of at most 255 repeats, or a loop of several: ``make`` takes the first repeat and
-    how many there are; ``most`` is the largest number of all."""
-    count = -(-most // MAX_REPEAT)
+    make: Callable[[Value, Value], list[Statement]],
+    repeats: Value,
+    most: int,
+    loop: str,
+    limit: int = MAX_REPEAT,
+) -> list[Statement]:
+    """Statements of at most so many repeats, or a loop of several such: ``make`` takes the first
+    repeat and how many there are; ``most`` is the largest number of all."""
+    count = -(-most // limit)
     if count == 1:
         return make(0, repeats)
     each = -(-most // count)
     around = Loop(loop, count if isinstance(repeats, int) else (repeats + (each - 1)) // each)
     start = around.variable * each
     even = isinstance(repeats, int) and repeats % each == 0
-    around.body.append(make(start, each if even else least(each, repeats - start)))
-    return around
+    around.body += make(start, each if even else least(each, repeats - start))
+    return [around]
 
 
 def add_rows(
@@ -80,14 +84,10 @@ def add_rows(
     around = Loop(loop, blocks)
     block = dst.at(around.variable * rows * BLOCK)
     columns = row.at(around.variable * BLOCK)
-    size = REPEAT_BLOCKS * BLOCK
-
-    def add(start: Value, repeat: Value) -> Statement:
-        place = block.at(start * size)
-        return isa.vector("vadd", place, (place, columns), repeat, (1, 1, 0), (8, 8, 0))
-
     repeats, largest = rows // REPEAT_BLOCKS, most // REPEAT_BLOCKS
-    around.body.append(pieces(add, repeats, largest, f"{loop}_1"))
+    strides: Strides = (1, 1, 0), (REPEAT_BLOCKS, REPEAT_BLOCKS, 0)
+    ends = block, (block, columns)
+    around.body.append(flat("vadd", *ends, repeats, largest, f"{loop}_1", strides=strides))
     if relu:
         around.body.append(flat("vrelu", block, (block,), repeats, largest, f"{loop}_1"))
     return around

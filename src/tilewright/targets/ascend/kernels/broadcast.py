@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from tilewright.errors import refuse
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.choices import choice_bytes, choice_room
 from tilewright.targets.ascend.kernels.recipes import RECIPES, Recipe, compute, recipe_of
 from tilewright.targets.ascend.kernels.shares import Extent, Share, joined, joins, total
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import Operand, Shape, load_rows
 from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
-from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors, pitch_of
+from tilewright.targets.ascend.kernels.vectors import BOOLEAN, REPEAT, Grid, Vectors, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import LENGTH, Place, Program, Tensor
 
@@ -111,6 +112,9 @@ class _Points:
         self.inner = "float" if self.wide else self.element
         self.stored = self.recipe.types[self.element]
         self.alike = {**self.recipe.constants, **self.scalars}
+        self.chooses = any(step.chooses for step in self.recipe.steps)
+        if self.chooses and spread:
+            raise refuse("lower-operation", f"{self.name} would broadcast a column of halves")
         rows, columns = self.extents[-2:]
         if self.blocks and not isinstance(columns, Share):
             columns = padded(columns)
@@ -144,6 +148,7 @@ class _Points:
         grids = sum(o.rows and not self._spreads(o) for o in self.operands) + 1
         lines = len(self.operands) + 1 - grids - spread
         fixed = spread * (2 * SCRATCH + 3 * LINES * 4) + len(self.alike) * BLOCK
+        fixed += choice_bytes(0) if self.chooses else 0
         return grids * both + len(self.recipe.temporaries) * inner, lines * both + fixed
 
     def _most_columns(self, lanes: int) -> int:
@@ -185,7 +190,8 @@ class _Points:
         pitch = self._pitch(self.columns.size, self.stored)
         home = Grid(Place(tiles.tile("out", self.rows.size * pitch, self.stored)), pitch)
         grids["out"] = tiles.floats("out", *sizes) if self.wide else home
-        compute(vectors, self.recipe.steps, grids, *sizes)
+        scratch = choice_room(tiles) if self.chooses else None
+        compute(vectors, self.recipe.steps, grids, *sizes, scratch)
         if self.wide:
             vectors.operation("cast", home, (grids["out"],), *sizes)
         tiles.body.extend(vectors.body)
@@ -273,17 +279,17 @@ def broadcast(
     element: str = "float",
     blocks: Collection[str] = (),
 ) -> Program:
-    """The kernel of an operation on elements of these shapes, by operand (x, y), without flags.
+    """The kernel of an operation on elements of these shapes, by operand (x, y, and c, the booleans
+    of a choice), without flags.
 
     ``scalars`` are what the recipe asks the caller for, and operands whose elements are all alike,
     as C. ``blocks`` are the operands, and perhaps out, whose matrices are in Nz. Refuses
     (``lower-operation``) what there is no recipe for, and columns that are to be spread from Nz.
     """
-    if _recipe(operation, element, core).types[element] != element:
-        raise refuse("lower-operation", f"{operation} broadcasts no {element}")
     extents, shapes = merged(result, list(operands.values()), matrices=bool(blocks))
     pairs = zip(operands, shapes, strict=True)
-    given = [Operand(n, shape, element, n in blocks) for n, shape in pairs]
+    kinds = {name: BOOLEAN if name == "c" else element for name in operands}
+    given = [Operand(n, shape, kinds[n], n in blocks) for n, shape in pairs]
     if any(operand.blocks and not operand.columns for operand in given):
         raise refuse("lower-operation", f"{operation} would broadcast a column of a matrix in Nz")
     about = f"{' and '.join(str(operand.shape) for operand in given)} {element}s"

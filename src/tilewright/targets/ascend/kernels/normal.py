@@ -98,25 +98,25 @@ def reciprocal(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
     """x = 1 / x; ``other`` is twice as long, whole blocks.
 
     ``vrec`` is an estimate, which two steps of Newton's method refine: y (2 - x y)."""
-    y, step = other, other.at(pitch_of(count, 4))
-    vectors.operation("vrec", y, (x,), 1, count)
-    for _ in range(2):
-        vectors.operation("vmul", step, (x, y), 1, count)
-        vectors.operation("vmuls", step, (step,), 1, count, "-1.0f")
-        vectors.operation("vadds", step, (step,), 1, count, "2.0f")
-        vectors.operation("vmul", y, (y, step), 1, count)
-    vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
+    _refined(vectors, x, other, count, "vrec", ("-1.0f", "2.0f"))
 
 
 def reciprocal_root(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
     """x = 1 / sqrt(x); ``other`` is twice as long: y (3 - x y y) / 2 from ``vrsqrt``'s estimate."""
+    _refined(vectors, x, other, count, "vrsqrt", ("-0.5f", "1.5f"))
+
+
+def _refined(
+    vectors: Vectors, x: Grid, other: Grid, count: int, name: str, factors: tuple[str, str]
+) -> None:
     y, step = other, other.at(pitch_of(count, 4))
-    vectors.operation("vrsqrt", y, (x,), 1, count)
+    vectors.operation(name, y, (x,), 1, count)
     for _ in range(2):
-        vectors.operation("vmul", step, (y, y), 1, count)
-        vectors.operation("vmul", step, (step, x), 1, count)
-        vectors.operation("vmuls", step, (step,), 1, count, "-0.5f")
-        vectors.operation("vadds", step, (step,), 1, count, "1.5f")
+        if name == "vrsqrt":
+            vectors.operation("vmul", step, (y, y), 1, count)
+        vectors.operation("vmul", step, (step, x) if name == "vrsqrt" else (x, y), 1, count)
+        vectors.operation("vmuls", step, (step,), 1, count, factors[0])
+        vectors.operation("vadds", step, (step,), 1, count, factors[1])
         vectors.operation("vmul", y, (y, step), 1, count)
     vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
 

@@ -23,7 +23,7 @@ from math import frexp, pi, sqrt
 from tilewright.codegen.nest.value import Value
 from tilewright.numerics.operators import PARAMETERS
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors, number
+from tilewright.targets.ascend.kernels.vectors import BOOLEAN, CASTS, Choice, Grid, Vectors, number
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Place, Statement
 
@@ -39,6 +39,12 @@ class Step:
     to: str
     sources: tuple[str, ...]
     scalar: str = ""
+
+    @property
+    def chooses(self) -> bool:
+        """True of ``choose_`` and a relation: the third source where it holds of the first two,
+        else the fourth."""
+        return self.name.startswith("choose_")
 
     def renamed(self, names: Mapping[str, str]) -> Step:
         """The same over buffers of which some have other names."""
@@ -188,7 +194,24 @@ def _quantise(scaled: str) -> Recipe:
     )
 
 
+def _relation(relation: str) -> Recipe:
+    """A boolean: 1 where a relation of halves holds, 0 where it does not."""
+    steps = Step(f"choose_{relation}", "h", ("x", "y", "yes", "no")), Step("cast", "out", ("h",))
+    constants = {"yes": "1.0f", "no": "0.0f"}
+    return Recipe(2, {"half": BOOLEAN}, steps, constants=constants, temporaries=("h",))
+
+
 RECIPES: dict[str, Recipe] = {
+    "less": _relation("lt"),
+    "less_equal": _relation("le"),
+    "equal": _relation("eq"),
+    "select": Recipe(
+        3,
+        {"half": "half"},
+        (Step("cast", "h", ("c",)), Step("choose_ne", "out", ("h", "nothing", "x", "y"))),
+        constants={"nothing": "0.0f"},
+        temporaries=("h",),
+    ),
     "add": _binary("vadd", NUMBERS),
     "sub": _binary("vsub", NUMBERS),
     "mul": _binary("vmul", NUMBERS),
@@ -353,10 +376,22 @@ def compute(
     grids: Mapping[str, Grid],
     rows: int,
     columns: int,
+    scratch: Choice | None = None,
 ) -> None:
-    """The statements of an operation on rows in UB; ``grids`` has each of its buffers."""
+    """The statements of an operation on rows in UB; ``grids`` has each of its buffers, and choices
+    need ``scratch``."""
     for step in steps:
         sources = [grids[name] for name in step.sources]
+        if step.chooses:
+            a, b, yes, no = sources
+            assert scratch is not None
+            relation, ends = step.name.removeprefix("choose_"), ((a, b), (yes, no))
+            vectors.choose(relation, grids[step.to], *ends, rows, columns, scratch)
+            continue
+        if sources and sources[0].element == BOOLEAN:
+            # Whole blocks, which are compared on.
+            vectors.operation("cast", grids[step.to], sources, rows, -(-columns // 16) * 16)
+            continue
         vectors.operation(step.name, grids[step.to], sources, rows, columns, step.scalar)
 
 

@@ -79,6 +79,9 @@ class Choice:
     """A repeat of halves each, which hold numbers."""
 
 
+BOOLEAN = "uint8_t"
+"""The element of booleans in main memory."""
+
 CHOICE_BITS = MAX_REPEAT * isa.LANES // 8
 
 

@@ -14,7 +14,7 @@ from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.channels import to_blocks
 from tilewright.targets.ascend.kernels.fractal import fractalise
-from tilewright.targets.ascend.kernels.shares import Extent, joined, scaled, total
+from tilewright.targets.ascend.kernels.shares import Extent, joined, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
@@ -83,7 +83,7 @@ def one_change(
     if shape == stage.output.shape:
         down, along = stage.output.access[-2:]
         if not rows % CUBE:
-            lines = scaled(launches.extent(down, rows, CUBE), CUBE)
+            lines = joined((launches.extent(down, rows, CUBE), CUBE))
         if not columns % CUBE:
             wide = launches.extent(along, shape[-1], block)
     program = _fractal(launches, lines, columns, wide, back=back, short=short)
@@ -102,7 +102,7 @@ def _image_extents(
     if not launches.grid and positions % CUBE == 0:
         planes = channels // CUBE if channels % CUBE == 0 else 1
         batch, plane, area = launches.own(image=count, plane=planes, pixel=positions // CUBE)
-        return batch, plane, scaled(area, CUBE)
+        return batch, plane, joined((area, CUBE))
     images, plane, *sides = (
         launches.extent(axis, size, unit)
         for axis, size, unit in zip(stage.output.access, shape, (1, CUBE, 1, 1), strict=True)
