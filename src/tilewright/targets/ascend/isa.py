@@ -47,6 +47,9 @@ ELEMENTS = {
 }
 """Element types of values -> those of CCE C."""
 
+INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
+"""The same of indices of look-ups, which the scalar unit reads."""
+
 COPIES = {
     ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),
     ("gm", "cbuf"): ("copy_gm_to_cbuf", "MTE2"),

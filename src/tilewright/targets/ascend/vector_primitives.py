@@ -12,6 +12,7 @@ from tilewright.machine import Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
+from tilewright.targets.ascend.isa import INDEX_ELEMENTS
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.turning import LINES
 from tilewright.targets.ascend.machine import CUBE, DaVinci
@@ -22,9 +23,6 @@ POINTS = tuple(
     if NAMES.get(name, name) in RECIPES or name == "pow"
 )
 """Elementwise operations that have kernels (kernels/recipes.py)."""
-
-INDICES = ("int64", "int32")
-"""Elements of look-ups' indices."""
 
 _MATRICES = ("input", "output")
 """Roles of whole matrices; the others are one row."""
@@ -101,7 +99,7 @@ def vector_primitives() -> tuple[Primitive, ...]:
         # Rows are read where they lie, whatever their number.
         primitive(
             *("look_up", ("gather",), _POINTS, 1),
-            {"input": of_elements("float16", *INDICES), "output": rows["output"]},
+            {"input": of_elements("float16", *INDEX_ELEMENTS), "output": rows["output"]},
             limits={"v": 1},
         ),
         primitive(

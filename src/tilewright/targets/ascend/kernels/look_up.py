@@ -11,16 +11,13 @@ from __future__ import annotations
 from tilewright.codegen.nest.value import greatest, least, more, select, variable
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.isa import INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, store_rows
 from tilewright.targets.ascend.kernels.vectors import pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Program, Tensor, element_at, scalar
-
-INDICES = ("int64_t", "int32_t")
-"""Element types of indices."""
 
 
 def look_up(
@@ -36,7 +33,7 @@ def look_up(
 ) -> Program:
     """The kernel from x [outer, extent, inner] and indices i [count] to out [outer, count, inner],
     without flags."""
-    if index not in INDICES:
+    if index not in INDEX_ELEMENTS.values():
         raise refuse("lower-operation", f"{name}: indices of {index} have no kernel")
     width = WIDTHS[element]
     tables, number, length = total(outer), total(count), total(inner)

@@ -171,73 +171,62 @@ Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
 """Statements for a tile: writer, memory, out, x, rows, and the operands of one row."""
 
 
-@dataclass
-class _Rows:
-    """A kernel that takes rows to rows of as many elements; halves are computed on as floats."""
+def _rows(
+    of: Rows, core: DaVinci, name: str, about: str, extra: Sequence[str], compute: Compute
+) -> Program:
+    """A kernel that takes rows to rows of as many elements; halves are computed on as floats. After
+    x come ``extra`` operands, of one row."""
+    columns, element = of.columns, of.element
+    width = WIDTHS[element]
+    more = [Tensor(line, columns * width + SLACK, element) for line in extra]
+    rows, slots = _tile(of, core, name, len(extra))
+    sizes = rows.size, columns
+    tiles = Tiles(name, core, (each(of.axes[0]), rows))
+    if of.short:
+        tiles.shorten(LENGTH)
+    folds = fold_room(tiles.room, rows.size)
+    tiles.buffers += folds.buffers
+    lines = [_line(tiles, tensor, columns) for tensor in more]
+    at = (*tiles.starts, 0)
+    x, own = of.operand("x").load(tiles, *sizes, at, slots)
+    pitch = pitch_of(columns, width)
+    home = Grid(Place(tiles.tile("out", rows.size * pitch, element, slots)), pitch)
+    vectors = Vectors()
+    with as_floats(tiles, vectors, own, home, sizes) as (source, result):
+        compute(vectors, folds, result, source, rows.size, lines)
+    tiles.body.extend(vectors.body)
+    out = of.operand("out").store(tiles, home, *sizes, at)
+    return tiles.program((x, *more, out), about, total(of.rows) if of.short else 0)
 
-    of: Rows
-    core: DaVinci
-    name: str
-    about: str
-    extra: Sequence[str]
-    """Operands of one row, after x."""
-    compute: Compute
 
-    def __post_init__(self) -> None:
-        self.columns, self.element = self.of.columns, self.of.element
+def _line(tiles: Tiles, tensor: Tensor, columns: int) -> Grid:
+    """An operand of one row, loaded once, as floats."""
+    width = WIDTHS[tensor.element]
+    home = Place(tiles.kept(tensor.name, pitch_of(columns, width), tensor.element))
+    tiles.before += load_rows(home, 0, Place(tensor), 1, columns, width)
+    if tensor.element == "float":
+        return Grid(home)
+    wide, vectors = Grid(tiles.floats(tensor.name, 1, columns).place), Vectors()
+    vectors.operation("cast", wide, (Grid(home),), 1, columns)
+    tiles.before += vectors.body
+    return wide
 
-    def program(self) -> Program:
-        width = WIDTHS[self.element]
-        more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
-        rows, slots = self._tile()
-        sizes = rows.size, self.columns
-        tiles = Tiles(self.name, self.core, (each(self.of.axes[0]), rows))
-        if self.of.short:
-            tiles.shorten(LENGTH)
-        folds = fold_room(tiles.room, rows.size)
-        tiles.buffers += folds.buffers
-        lines = [self._line(tiles, tensor) for tensor in more]
-        at = (*tiles.starts, 0)
-        x, own = self.of.operand("x").load(tiles, *sizes, at, slots)
-        pitch = pitch_of(self.columns, width)
-        home = Grid(Place(tiles.tile("out", rows.size * pitch, self.element, slots)), pitch)
-        vectors = Vectors()
-        with as_floats(tiles, vectors, own, home, sizes) as (source, result):
-            self.compute(vectors, folds, result, source, rows.size, lines)
-        tiles.body.extend(vectors.body)
-        out = self.of.operand("out").store(tiles, home, *sizes, at)
-        longest = total(self.of.rows) if self.of.short else 0
-        return tiles.program((x, *more, out), self.about, longest)
 
-    def _line(self, tiles: Tiles, tensor: Tensor) -> Grid:
-        """An operand of one row, loaded once."""
-        width = WIDTHS[self.element]
-        home = Place(tiles.kept(tensor.name, pitch_of(self.columns, width), self.element))
-        tiles.before += load_rows(home, 0, Place(tensor), 1, self.columns, width)
-        if self.element == "float":
-            return Grid(home)
-        wide = Grid(tiles.floats(tensor.name, 1, self.columns).place)
-        vectors = Vectors()
-        vectors.operation("cast", wide, (Grid(home),), 1, self.columns)
-        tiles.before += vectors.body
-        return wide
-
-    def _tile(self) -> tuple[Cut, int]:
-        """Rows of a tile, and its slots: two, as long as 8 rows fit twice."""
-        pitch = pitch_of(self.columns, WIDTHS[self.element])
-        wide = pitch_of(self.columns, 4) if self.element == "half" else 0
-        room = self.core.ub - len(self.extra) * (pitch + wide)
-        for slots, fewest in ((2, 8), (1, 1)):
-            for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
-                each = 2 * (slots * pitch + wide)
-                if rows >= fewest and fold_bytes(rows) + rows * each <= room:
-                    return cut(self.of.axes[1], rows), slots
-        raise refuse(
-            "plan-capacity",
-            f"{self.name}: two rows of {self.columns} elements are more than the {self.core.ub} "
-            "bytes of ub hold",
-            help="shorter rows",
-        )
+def _tile(of: Rows, core: DaVinci, name: str, lines: int) -> tuple[Cut, int]:
+    """Rows of a tile, and its slots: two, as long as 8 rows fit twice."""
+    pitch = pitch_of(of.columns, WIDTHS[of.element])
+    wide = pitch_of(of.columns, 4) if of.element == "half" else 0
+    room = core.ub - lines * (pitch + wide)
+    for slots, fewest in ((2, 8), (1, 1)):
+        for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
+            each = 2 * (slots * pitch + wide)
+            if rows >= fewest and fold_bytes(rows) + rows * each <= room:
+                return cut(of.axes[1], rows), slots
+    raise refuse(
+        "plan-capacity",
+        f"{name}: two rows of {of.columns} elements are more than the {core.ub} bytes of ub hold",
+        help="shorter rows",
+    )
 
 
 def softmax(of: Rows, core: DaVinci, name: str = "softmax") -> Program:
@@ -248,7 +237,7 @@ def softmax(of: Rows, core: DaVinci, name: str = "softmax") -> Program:
     ) -> None:
         softmax_rows(v, room, out, x, count, of.columns)
 
-    return _Rows(of, core, name, f"softmax of {of}", (), compute).program()
+    return _rows(of, core, name, f"softmax of {of}", (), compute)
 
 
 def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") -> Program:
@@ -262,7 +251,7 @@ def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") ->
         normalise_rows(v, room, out, x, count, of.columns, norm, scale, shift)
 
     extra = [n for n, there in (("scale", norm.scaled), ("shift", norm.shifted)) if there]
-    return _Rows(of, core, name, f"layer normalisation of {of}", extra, compute).program()
+    return _rows(of, core, name, f"layer normalisation of {of}", extra, compute)
 
 
 def softmax_across(

@@ -58,8 +58,7 @@ def one_change(
     """From a format to rows (``back``), or from rows to a format."""
     blocked = source if back else target
     shape = blocked.shape
-    layout = Layout.parse(blocked.layout, len(shape))
-    if len(shape) == 4 and layout == Layout.parse(image(), 4):
+    if blocked.lies_in(Layout.parse(image(), 4)):
         channels = shape[1]
         images, planes, area = _image_extents(launches, stage, shape)
         program = to_blocks(
@@ -70,7 +69,7 @@ def one_change(
         launches.launch(program, source, target)
         return
     width = WIDTHS[blocked.element]
-    if len(shape) < 2 or layout != matrices(len(shape), element_bytes=width):
+    if len(shape) < 2 or not blocked.lies_in(matrices(len(shape), element_bytes=width)):
         raise launches.refusal(f"there is no change of format to or from {blocked.layout}")
     rows, columns = shape[-2:]
     count, block = prod(shape[:-2]), BLOCK // width
@@ -114,8 +113,7 @@ def _matrix(value: Value, number: int, count: int) -> Value:
     """Return one of ``count`` matrices of a value."""
     if count == 1:
         return value
-    layout = Layout.parse(value.layout, len(value.shape))
-    size = layout.size(value.shape) // count * WIDTHS[value.element]
+    size = value.parsed.size(value.shape) // count * WIDTHS[value.element]
     argument = value.argument.model_copy(update={"offset": number * size})
     return replace(value, argument=argument)
 

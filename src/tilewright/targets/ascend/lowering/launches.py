@@ -22,7 +22,8 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text, uses_length
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.isa import ELEMENTS, WIDTHS
+from tilewright.targets.ascend.formats import matrices
+from tilewright.targets.ascend.isa import ELEMENTS, INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.kernels.fractal import METHODS, Method
 from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, spread
 from tilewright.targets.ascend.kernels.transfers import SLACK
@@ -32,10 +33,6 @@ from tilewright.targets.ascend.sharing import estimate, simulate_blocks
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
-
-
-INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
-"""The C types of index elements, which the scalar unit reads."""
 
 
 class Argument(BaseModel):
@@ -104,6 +101,21 @@ class Value:
     """``float`` or ``half``, as in C."""
     layout: str = ""
     """planning/layout.py; "" is row by row."""
+
+    def lies_in(self, layout: Layout) -> bool:
+        """Return True if it is in blocks of that layout."""
+        rank = len(self.shape)
+        return layout.rank == rank and bool(self.layout) and self.parsed == layout
+
+    def in_blocks(self, *, turned: bool = False) -> bool:
+        """Return True if its matrices are in Nz, or the transposes of them."""
+        rank = len(self.shape)
+        return rank > 1 and self.lies_in(matrices(rank, turned=turned))
+
+    @property
+    def parsed(self) -> Layout:
+        """Its layout."""
+        return Layout.parse(self.layout, len(self.shape))
 
 
 Form = tuple[str, tuple[int, ...], int]

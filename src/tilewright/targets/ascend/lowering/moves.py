@@ -91,24 +91,25 @@ def relay(
     result = target or launches.buffer(value.shape, value.element, stage.output.layout)
     if not value.layout and not result.layout:
         return move(launches, stage, operands, result)
-    if of_heads(value):
-        if of_heads(result):
+    of_heads = Layout.parse(heads(), 4)
+    if value.lies_in(of_heads):
+        if result.lies_in(of_heads):
             raise launches.refusal("there is no copy of heads")
         rows = launches.buffer(value.shape, value.element) if result.layout else result
         _split(launches, stage, value, rows, back=True)
         return convert(launches, stage, (rows,), result) if result.layout else result
-    if of_heads(result):
+    if result.lies_in(of_heads):
         if value.layout:
             value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
         _split(launches, stage, value, result, back=False)
         return result
-    if _is_turned(value):
+    if value.in_blocks(turned=True):
         rows = launches.buffer(_exchanged(value.shape), value.element)
         convert(launches, stage, (_turned(value),), rows)
         plain = launches.buffer(value.shape, value.element) if result.layout else result
         value = _transposed(launches, rows, plain)
         return relay(launches, stage, (value,), result) if result.layout else result
-    if _is_turned(result):
+    if result.in_blocks(turned=True):
         if value.layout:
             value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
         rows = launches.buffer(_exchanged(value.shape), value.element)
@@ -117,16 +118,6 @@ def relay(
     rank = len(value.shape)
     short = rank > 1 and bool(launches.free.intersection(stage.inputs[0].access[-2].dims))
     return convert(launches, stage, operands, result, short=short)
-
-
-def _is_turned(value: Value) -> bool:
-    """Return True if a value is in Nz of its matrices' transposes."""
-    rank = len(value.shape)
-    return (
-        rank > 1
-        and bool(value.layout)
-        and Layout.parse(value.layout, rank) == matrices(rank, turned=True)
-    )
 
 
 def _turned(value: Value) -> Value:
@@ -144,15 +135,6 @@ def _transposed(launches: Launches, value: Value, result: Value) -> Value:
     rows, columns = value.shape[-2:]
     dims = [Dim(prod(value.shape[:-2]), rows * columns), Dim(columns, 1), Dim(rows, columns)]
     return _moved(launches, "transpose", value, result, dims)
-
-
-def of_heads(value: Value) -> bool:
-    """Return True if a value's matrices of heads are in Nz."""
-    return (
-        len(value.shape) == 4
-        and bool(value.layout)
-        and Layout.parse(value.layout, 4) == Layout.parse(heads(), 4)
-    )
 
 
 def _split(launches: Launches, stage: Stage, value: Value, result: Value, *, back: bool) -> None:

@@ -20,7 +20,6 @@ from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES, recipe_of,
 from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.kernels.vectors import BOOLEAN, number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
-from tilewright.targets.ascend.lowering.rows import in_blocks
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
 
@@ -110,7 +109,7 @@ def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
     if not result.layout:
         inner = prod(shape[axis + 1 :])
         short = Short(joined(extents[:axis]), extents[axis], inner, shape[axis])
-    elif in_blocks(result) and axis == rank - 2:
+    elif result.in_blocks() and axis == rank - 2:
         columns = launches.extent(output.access[-1], shape[-1], CUBE)
         rows = joined((launches.extent(output.access[-2], shape[-2], CUBE), CUBE))
         short = Short(joined((*extents[:-2], columns)), rows, CUBE, shape[-2])
@@ -132,7 +131,7 @@ def _broadcast(
     name: str,
 ) -> Program:
     chooses = operation in CHOICES
-    blocks = [n for n, value in values.items() if in_blocks(value) and not chooses]
+    blocks = [n for n, value in values.items() if value.in_blocks() and not chooses]
     wanted = {"c": BOOLEAN}
     if chooses:
         wanted["out"] = RECIPES[operation].types["half"]

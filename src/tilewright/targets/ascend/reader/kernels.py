@@ -214,24 +214,21 @@ class _Reader:
         """The statements of a block."""
         statements: list[Statement] = []
         for tree in trees(block.children):
-            if tree.data == "constant":
-                with _at(tree):
+            with _at(tree):
+                if tree.data == "constant":
                     outside = variables == self.sizes | {name for name, _ in self.constants}
                     if not statements and outside:
-                        variables |= {self._constant(tree, variables)}
+                        self._constant(tree, variables)
                     else:
                         statements.append(self._scalar(tree, variables))
-                        variables |= {str(tree.children[0])}
-                continue
-            if tree.data == "counter":
-                with _at(tree):
+                elif tree.data == "counter":
                     statements.append(self._counter(tree, variables))
-                    variables |= {str(tree.children[0])}
-                continue
-            with _at(tree):
-                statement = self._statement(tree, settings, variables, first=not statements)
-            if statement is not None:
-                statements.append(statement)
+                else:
+                    first = not statements
+                    statement = self._statement(tree, settings, variables, first=first)
+                    statements += [] if statement is None else [statement]
+                    continue
+            variables |= {str(tree.children[0])}
         return statements
 
     def _scalar(self, tree: Tree[Token], variables: frozenset[str]) -> Command:
@@ -270,12 +267,11 @@ class _Reader:
             raise refuse("cce-value", f"{name} is another name's already", help="rename it")
         return name
 
-    def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> str:
-        """A constant of a block, in front of all statements; its name."""
+    def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> None:
+        """A constant of a block, in front of all statements."""
         name, value = self._named(tree, variables)
         place = {str(BLOCK_INDEX)} if self.blocks > 1 else set[str]()
         self.constants.append((name, self._value(value, variables | place)))
-        return name
 
     def _statement(
         self, tree: Tree[Token], settings: Settings, variables: frozenset[str], *, first: bool
@@ -319,9 +315,7 @@ class _Reader:
         count, block = trees(tree.children)
         if len(names) != 1:
             raise refuse("cce-syntax", f"a loop over {' and '.join(sorted(names))}")
-        (name,) = names
-        if name in variables or name in self.tensors:
-            raise refuse("cce-value", f"{name} is another name's already", help="rename the loop")
+        name = self._new(tree, variables)
         inside = settings.inside()
         loop = Loop(name, self._value(count, variables))
         loop.body = self.body(block, inside, variables | {name})
