@@ -17,7 +17,6 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
 from tilewright.targets.ascend.kernels.channels import to_blocks
-from tilewright.targets.ascend.kernels.choices import choose
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up
@@ -119,15 +118,17 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     ),
     "pad": (lambda of: pad_axis(of(7, 3, "n"), (16, 32), 48, SMALL, "0", "half"), 3),
     "less": (
-        lambda of: choose(
-            "less", (of(3, 1, "n"), of(9, 4, "m"), 64), {"x": (3, 9, 64), "y": (9, 64)}, SMALL
+        lambda of: broadcast(
+            *("less", (of(3, 1, "n"), of(9, 4, "m"), 64), {"x": (3, 9, 64), "y": (9, 64)}, SMALL),
+            element="half",
         ),
         9,
     ),
     "select": (
-        lambda of: choose(
+        lambda of: broadcast(
             *("select", (of(4000, 1504, "e"),), {"c": (4000,), "x": (4000,)}, SMALL),
-            constants={"y": "0.5f"},
+            scalars={"y": "0.5f"},
+            element="half",
         ),
         3,
     ),
@@ -135,8 +136,9 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     # The last block has fewer elements than 32 bytes of what is read, not of what is written.
     "short cast": (lambda of: elementwise("cast", "half", of(45, 16, "e"), SMALL), 3),
     "short choice": (
-        lambda of: choose(
-            *("select", (of(56, 32, "e"),), {"c": (56,), "x": (56,), "y": (56,)}, SMALL)
+        lambda of: broadcast(
+            *("select", (of(56, 32, "e"),), {"c": (56,), "x": (56,), "y": (56,)}, SMALL),
+            element="half",
         ),
         2,
     ),

@@ -56,9 +56,9 @@ def look_up(
         scalar("at", least(kept, extent - 1)),
         isa.copy(home.at(loop.variable * pitch), Place(x, main), 1, pitch // BLOCK),
     ]
+    place = Place(out, ((first * number + row) * length + column) * width)
     store = store_rows(
-        Place(out, ((first * number + row) * length + column) * width),
-        *(home, pitch, rows.size, columns.size, width, length * width, "back"),
+        *(home, pitch, place, rows.size, columns.size, width, length * width, "back"),
     )
     tiles.body.extend([loop, *store])
     about = f"{number} of {extent} rows of {length} {element}s, {tables} times"

@@ -23,7 +23,16 @@ from math import frexp, pi, sqrt
 from tilewright.codegen.nest.value import Value
 from tilewright.numerics.operators import PARAMETERS
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.vectors import BOOLEAN, CASTS, Choice, Grid, Vectors, number
+from tilewright.targets.ascend.kernels.vectors import (
+    BOOLEAN,
+    CASTS,
+    REPEAT,
+    Choice,
+    Grid,
+    Vectors,
+    along_row,
+    number,
+)
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Place, Statement
 
@@ -147,6 +156,22 @@ def _bounds(of: tuple[Sequence[float], Sequence[float], float]) -> dict[str, str
     return {"low": number(-of[2]), "high": number(of[2])}
 
 
+def _of_odd(of: tuple[Sequence[float], Sequence[float], float]) -> Recipe:
+    """An odd rational function of x."""
+    copied = Step("vmuls", "out", ("u",), "1.0f")
+    return _function(*_odd("x", of), copied, temporaries="t s u", **_bounds(of))
+
+
+_LEAKY = _function(
+    Step("vmin", "t", ("x", "zero")),
+    Step("vmul", "t", ("t", "alpha")),
+    Step("vrelu", "u", ("x",)),
+    Step("vadd", "out", ("u", "t")),
+    temporaries="t u",
+    scalars=("alpha",),
+    zero="0.0f",
+)
+
 _LOGISTIC = (
     Step("vmuls", "t", ("x",), "-1.0f"),
     Step("vmin", "t", ("t", "most")),
@@ -262,15 +287,8 @@ RECIPES: dict[str, Recipe] = {
         **_bounds(ERF),
         least=number(-ERF[2] * sqrt(2)),
     ),
-    "erf": _function(
-        *_odd("x", ERF), Step("vmuls", "out", ("u",), "1.0f"), temporaries="t s u", **_bounds(ERF)
-    ),
-    "tanh": _function(
-        *_odd("x", TANH),
-        Step("vmuls", "out", ("u",), "1.0f"),
-        temporaries="t s u",
-        **_bounds(TANH),
-    ),
+    "erf": _of_odd(ERF),
+    "tanh": _of_odd(TANH),
     "sigmoid": _function(*_LOGISTIC, Step("vdiv", "out", ("one", "t")), one="1.0f", most="80.0f"),
     "silu": _function(*_LOGISTIC, Step("vdiv", "out", ("x", "t")), most="80.0f"),
     "softplus": _function(
@@ -294,27 +312,12 @@ RECIPES: dict[str, Recipe] = {
         scalars=("alpha",),
         zero="0.0f",
     ),
-    "leaky_relu": _function(
-        Step("vmin", "t", ("x", "zero")),
-        Step("vmul", "t", ("t", "alpha")),
-        Step("vrelu", "u", ("x",)),
-        Step("vadd", "out", ("u", "t")),
-        temporaries="t u",
-        scalars=("alpha",),
-        zero="0.0f",
-    ),
-    "prelu": Recipe(
-        2,
-        {t: t for t in FLOATS},
-        (
-            Step("vmin", "t", ("x", "zero")),
-            Step("vmul", "t", ("t", "y")),
-            Step("vrelu", "u", ("x",)),
-            Step("vadd", "out", ("u", "t")),
-        ),
-        constants={"zero": "0.0f"},
-        temporaries=("t", "u"),
-        wide=True,
+    "leaky_relu": _LEAKY,
+    "prelu": replace(
+        _LEAKY,
+        operands=2,
+        steps=tuple(step.renamed({"alpha": "y"}) for step in _LEAKY.steps),
+        scalars=(),
     ),
     "hard_sigmoid": _function(
         Step("vmul", "t", ("x", "alpha")),
@@ -379,20 +382,23 @@ def compute(
     scratch: Choice | None = None,
 ) -> None:
     """The statements of an operation on rows in UB; ``grids`` has each of its buffers, and choices
-    need ``scratch``."""
-    for step in steps:
-        sources = [grids[name] for name in step.sources]
-        if step.chooses:
-            a, b, yes, no = sources
-            assert scratch is not None
-            relation, ends = step.name.removeprefix("choose_"), ((a, b), (yes, no))
-            vectors.choose(relation, grids[step.to], *ends, rows, columns, scratch)
-            continue
-        if sources and sources[0].element == BOOLEAN:
-            # Whole blocks, which are compared on.
-            vectors.operation("cast", grids[step.to], sources, rows, -(-columns // 16) * 16)
-            continue
-        vectors.operation(step.name, grids[step.to], sources, rows, columns, step.scalar)
+    need ``scratch``. Of a single row the last columns come after the others, under one mask."""
+    lanes = REPEAT // max(grid.width for grid in grids.values())
+    whole = columns // lanes * lanes if rows == 1 and scratch is None else columns
+    for first, count in ((0, whole), (whole, columns - whole)):
+        parts = {name: along_row(grid, first) for name, grid in grids.items()}
+        for step in steps if count else ():
+            to, sources = parts[step.to], [parts[name] for name in step.sources]
+            if step.chooses:
+                a, b, yes, no = sources
+                assert scratch is not None
+                relation, ends = step.name.removeprefix("choose_"), ((a, b), (yes, no))
+                vectors.choose(relation, to, *ends, rows, count, scratch)
+            elif sources and sources[0].element == BOOLEAN:
+                # Whole blocks, which are compared on.
+                vectors.operation("cast", to, sources, rows, -(-count // 16) * 16)
+            else:
+                vectors.operation(step.name, to, sources, rows, count, step.scalar)
 
 
 NAMES = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from tilewright.codegen.nest.value import Value
@@ -31,45 +32,21 @@ SLACK = 32
 Shape = tuple[int, ...]
 
 
-def load_rows(
-    to: Place,
-    pitch: int,
-    main: Place,
-    rows: int,
-    columns: int,
-    width: int,
-    main_pitch: int | None = None,
-    name: str = "row",
-) -> list[Statement]:
-    """Rows of ``columns`` elements of ``width`` bytes to UB; pitches are bytes from row to row."""
-    return _rows(to, pitch, main, rows, columns * width, main_pitch, name, loads=True)
-
-
-def store_rows(
-    main: Place,
-    source: Place,
-    pitch: int,
-    rows: int,
-    columns: int,
-    width: int,
-    main_pitch: int | None = None,
-    name: str = "row",
-) -> list[Statement]:
-    """Rows back to main memory, in ascending order."""
-    return _rows(source, pitch, main, rows, columns * width, main_pitch, name, loads=False)
-
-
 def _rows(
     own: Place,
     pitch: int,
     main: Place,
     rows: int,
-    size: int,
-    main_pitch: int | None,
-    name: str,
+    columns: int,
+    width: int,
+    main_pitch: int | None = None,
+    name: str = "row",
     *,
     loads: bool,
 ) -> list[Statement]:
+    """Rows of ``columns`` elements of ``width`` bytes to UB, or back in ascending order; pitches
+    are bytes from row to row."""
+    size = columns * width
     apart = size if main_pitch is None else main_pitch
     length = -(-size // BLOCK)
     gaps = (apart - length * BLOCK, pitch - length * BLOCK)
@@ -84,6 +61,10 @@ def _rows(
     row: Value = loop.variable
     loop.body.append(move(own.at(row * pitch), main.at(row * apart), 1, length, (0, 0), loads))
     return [loop]
+
+
+load_rows = partial(_rows, loads=True)
+store_rows = partial(_rows, loads=False)
 
 
 def move(
@@ -196,8 +177,8 @@ class Operand:
             height = padded(self.shape[-2])
             return blocks_of(home.place, home.pitch, main, height, extents, name, loads=loads)
         apart, name = self.shape[-1] * self.width, f"row_{self.name}"
-        size = columns * self.width
-        return _rows(home.place, home.pitch, main, rows, size, apart, name, loads=loads)
+        ends = home.place, home.pitch, main
+        return _rows(*ends, rows, columns, self.width, apart, name, loads=loads)
 
 
 def blocks_of(

@@ -98,6 +98,10 @@ def number(value: float) -> str:
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
+ALL = isa.mask_of(128, 128)
+"""The mask between operations."""
+
+
 @dataclass
 class Vectors:
     """Writes vector operations behind each other."""
@@ -106,6 +110,8 @@ class Vectors:
     prefix: str = "v"
     """The prefix of loop variables, which no enclosing loop may have."""
     loops: int = 0
+    held: tuple[object, ...] = ()
+    """The mask of the last operation: one alike right after it needs none of its own."""
 
     @contextmanager
     def loop(self, count: Value) -> Generator[Value]:
@@ -157,10 +163,10 @@ class Vectors:
             parts = [grid.at(first * grid.pitch) for grid in grids]
             if chunks:
                 with self.loop(chunks) as chunk:
-                    moved = [_along_row(grid, chunk * lanes) for grid in parts]
+                    moved = [along_row(grid, chunk * lanes) for grid in parts]
                     self._vector(name, moved, steps, count, lanes, lanes, scalar)
             if rest:
-                moved = [_along_row(grid, chunks * lanes) for grid in parts]
+                moved = [along_row(grid, chunks * lanes) for grid in parts]
                 self._vector(name, moved, steps, count, lanes, rest, scalar)
 
     def _along(
@@ -179,10 +185,10 @@ class Vectors:
         ]
         for first in range(0, chunks, MAX_REPEAT):
             count = min(MAX_REPEAT, chunks - first)
-            moved = [_along_row(grid, first * lanes) for grid in grids]
+            moved = [along_row(grid, first * lanes) for grid in grids]
             self._vector(name, moved, steps, count, lanes, lanes, scalar)
         if rest:
-            moved = [_along_row(grid, chunks * lanes) for grid in grids]
+            moved = [along_row(grid, chunks * lanes) for grid in grids]
             self._vector(name, moved, steps, 1, lanes, rest, scalar)
 
     def _vector(
@@ -195,15 +201,19 @@ class Vectors:
         used: int,
         scalar: str,
     ) -> None:
-        if used < lanes:
-            self.body.append(isa.mask_of(lanes, used))
+        mask = isa.mask_of(lanes, used)
+        if used < lanes and mask.arguments == self.held and self.body and self.body[-1] is ALL:
+            self.body.pop()
+        elif used < lanes:
+            self.body.append(mask)
+        self.held = mask.arguments
         places = [grid.place for grid in grids]
         blocks = [0 if grid.spread else grid.blocks for grid in grids]
         self.body.append(
             isa.vector(name, places[0], places[1:], repeat, blocks, steps, scalar, used)
         )
         if used < lanes:
-            self.body.append(isa.mask_of(128, 128))
+            self.body.append(ALL)
 
     def fill(self, out: Grid, rows: int, columns: int, scalar: str) -> None:
         """Set all elements to one value."""
@@ -229,10 +239,10 @@ class Vectors:
             here = [grid.at(row * grid.pitch) for grid in grids]
             for first in range(0, chunks, MAX_REPEAT):
                 count = min(MAX_REPEAT, chunks - first)
-                moved = [_along_row(grid, first * isa.LANES) for grid in here]
+                moved = [along_row(grid, first * isa.LANES) for grid in here]
                 self._chosen(relation, moved, count, isa.LANES, scratch.bits)
             if rest:
-                moved = [_along_row(grid, chunks * isa.LANES) for grid in here]
+                moved = [along_row(grid, chunks * isa.LANES) for grid in here]
                 # A comparison reads whole repeats, of which rows do not have all.
                 for number, home in enumerate(scratch.ends, 1):
                     if not moved[number].spread:
@@ -274,7 +284,8 @@ class Vectors:
         self.operation(name, line, (line, source), rows, columns)
 
 
-def _along_row(grid: Grid, columns: Value) -> Grid:
+def along_row(grid: Grid, columns: Value) -> Grid:
+    """A grid from a column on."""
     fixed = grid.spread or grid.still
     return grid if fixed else grid.at(columns * (grid.width * grid.blocks))
 
