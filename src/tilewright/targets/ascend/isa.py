@@ -273,6 +273,12 @@ def mask_of(lanes: int, elements: int) -> Command:
     return mask(f"{whole >> 64:#x}ULL", f"{whole & (1 << 64) - 1:#x}ULL")
 
 
+def _check_repeats(repeat: Value, *strides: Value) -> None:
+    _within("the number of repeats", repeat, MAX_REPEAT)
+    for stride in strides:
+        _within("a stride", stride, MAX_REPEAT)
+
+
 def vector(
     name: str,
     dst: Place,
@@ -287,9 +293,7 @@ def vector(
 
     ``lanes`` are the elements of each repeat that the mask lets through, all if none are given.
     """
-    _within("the number of repeats", repeat, MAX_REPEAT)
-    for stride in (*blocks, *repeats):
-        _within("a stride", stride, MAX_REPEAT)
+    _check_repeats(repeat, *blocks, *repeats)
     places = (dst, *sources)
     wide = max(WIDTHS[element_of(place)] for place in places)
     regions: list[Region] = []
@@ -334,9 +338,7 @@ def compare(
 ) -> Command:
     """Compare the halves of whole repeats into one bit each, repeat after repeat; the mask plays no
     part."""
-    _within("the number of repeats", repeat, MAX_REPEAT)
-    for stride in (*blocks, *repeats):
-        _within("a stride", stride, MAX_REPEAT)
+    _check_repeats(repeat, *blocks, *repeats)
     reads = tuple(
         Region(place, BLOCK, (repeat, REPEAT_BLOCKS), (step * BLOCK, block * BLOCK))
         for place, block, step in zip(sources, blocks, repeats, strict=True)

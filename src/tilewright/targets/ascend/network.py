@@ -84,19 +84,13 @@ def network_machine(core: DaVinci) -> Machine:
     in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and relu on
     the way out."""
     machine = machine_of(core)
-    everywhere = Storage(memory="ub", layout="any")
-    vector = Primitive(
-        name="vector",
-        operations=points_of(core),
-        engine="v",
-        operands=dict.fromkeys(("input", "weight", "residual", "output"), everywhere),
-        epilogue=(("relu", "clip"), ("cast",)),
-        cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
-        peak="d0*d1*d2*d3*d4*d5/128",
-    )
+    vector = _anywhere("vector", points_of(core), ("input", "weight", "residual"))
+    vector = vector.model_copy(update={"epilogue": (("relu", "clip"), ("cast",))})
+    # Fractalise, defractalise and the like.
+    formats = _anywhere("formats", ("convert_layout",), ("input",), ("float16", "int8"))
     widths = (2, 1)
     primitives = (*map(_product, widths), *map(_convolution, widths))
-    primitives = (*primitives, *map(_depthwise, widths), _formats(), vector)
+    primitives = (*primitives, *map(_depthwise, widths), formats, vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
     late = {"latency": int(core.mad_head)}
@@ -277,14 +271,16 @@ def _of_integers(primitive: Primitive) -> Primitive:
     )
 
 
-def _formats() -> Primitive:
-    """Changes of format: fractalise, defractalise and the like."""
-    anywhere = Storage(memory="ub", layout="any", elements=("float16", "int8"))
+def _anywhere(
+    name: str, operations: tuple[str, ...], roles: tuple[str, ...], elements: tuple[str, ...] = ()
+) -> Primitive:
+    """An operation of the vector unit on elements as they lie, in any layout."""
+    storage = Storage(memory="ub", layout="any", elements=elements)
     return Primitive(
-        name="formats",
-        operations=("convert_layout",),
+        name=name,
+        operations=operations,
         engine="v",
-        operands={"input": anywhere, "output": anywhere},
+        operands=dict.fromkeys((*roles, "output"), storage),
         cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
         peak="d0*d1*d2*d3*d4*d5/128",
     )

@@ -35,7 +35,8 @@ def simulate_blocks(program: Program, core: DaVinci, *, length: int | None = Non
     pipes = times[0].busy
     busy = {pipe: sum(time.busy[pipe] for time in times) / core.cores for pipe in pipes}
     cycles = makespan([time.cycles for time in times], core.cores)
-    return Timing(cycles, busy, sum(time.main_bytes for time in times))
+    main_bytes = sum(time.main_bytes for time in times)
+    return Timing(cycles=cycles, busy=busy, main_bytes=main_bytes)
 
 
 def estimate(program: Program, core: DaVinci) -> float:

@@ -18,8 +18,9 @@ Bandwidth of main memory is the core's own share (``DaVinci.paths``), or what ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import (
@@ -34,14 +35,14 @@ from tilewright.targets.ascend.program import (
 from tilewright.targets.ascend.proof import PIPES
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(BaseModel):
     """The simulated time of a kernel."""
 
-    cycles: float
-    busy: Mapping[str, float]
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    cycles: float = Field(ge=0)
+    busy: dict[str, float]
     """Cycles in which each pipe was busy."""
-    main_bytes: int
+    main_bytes: int = Field(ge=0)
     """Loaded from main memory and stored there."""
 
     @property
@@ -129,7 +130,7 @@ def simulate_trace(
         moved += size
         if commands is not None:
             commands.append(Timed(statement, start, start + taken, size))
-    return Timing(max(*done.values(), issued), busy, moved)
+    return Timing(cycles=max(*done.values(), issued), busy=busy, main_bytes=moved)
 
 
 def _cost(

@@ -29,7 +29,6 @@ from tilewright.targets.ascend.kernels.shares import (
     Share,
     divided,
     joined,
-    scaled,
     share_of,
     spread,
 )
@@ -228,7 +227,7 @@ def test_axes_are_joined_where_parts_stay_runs() -> None:
     assert isinstance(whole, Share)
     assert (whole.extent, whole.part, whole.shortest) == (240, 32, 16)
     assert whole.places == (("a", 3), ("b", 3))
-    assert scaled(5, 3) == 15 and joined(()) == 1
+    assert joined((5, 3)) == 15 and joined(()) == 1
     with pytest.raises(TilewrightError, match="runs"):
         joined((2, inner))
     with pytest.raises(TilewrightError, match="lower-grid"):

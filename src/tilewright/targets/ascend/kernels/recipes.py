@@ -99,8 +99,8 @@ def _binary(name: str, types: Sequence[str]) -> Recipe:
     return Recipe(2, {t: t for t in types}, (Step(name, "out", ("x", "y")),))
 
 
-def _unary(name: str, types: Sequence[str], scalar: str = "") -> Recipe:
-    return Recipe(1, {t: t for t in types}, (Step(name, "out", ("x",), scalar),))
+def _unary(name: str, scalar: str = "") -> Recipe:
+    return Recipe(1, {t: t for t in FLOATS}, (Step(name, "out", ("x",), scalar),))
 
 
 def _function(
@@ -237,19 +237,12 @@ RECIPES: dict[str, Recipe] = {
         constants={"nothing": "0.0f"},
         temporaries=("h",),
     ),
-    "add": _binary("vadd", NUMBERS),
-    "sub": _binary("vsub", NUMBERS),
-    "mul": _binary("vmul", NUMBERS),
+    **{name: _binary(f"v{name}", NUMBERS) for name in ("add", "sub", "mul", "max", "min")},
     "div": _binary("vdiv", FLOATS),
-    "max": _binary("vmax", NUMBERS),
-    "min": _binary("vmin", NUMBERS),
-    "relu": _unary("vrelu", FLOATS),
-    "copy": _unary("vmuls", FLOATS, "1.0f"),
-    "abs": _unary("vabs", FLOATS),
-    "neg": _unary("vmuls", FLOATS, "-1.0f"),
-    "exp": _unary("vexp", FLOATS),
-    "log": _unary("vln", FLOATS),
-    "sqrt": _unary("vsqrt", FLOATS),
+    **{name: _unary(f"v{name}") for name in ("relu", "abs", "exp", "sqrt")},
+    "log": _unary("vln"),
+    "copy": _unary("vmuls", "1.0f"),
+    "neg": _unary("vmuls", "-1.0f"),
     "square": Recipe(1, {t: t for t in FLOATS}, (Step("vmul", "out", ("x", "x")),)),
     "cube": _function(Step("vmul", "t", ("x", "x")), Step("vmul", "out", ("t", "x"))),
     "reciprocal": _function(Step("vdiv", "out", ("one", "x")), temporaries="", one="1.0f"),

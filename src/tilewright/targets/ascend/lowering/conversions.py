@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -22,40 +21,13 @@ from tilewright.targets.ascend.timing import simulate
 
 
 def convert(
-    launches: Launches,
-    stage: Stage,
-    operands: Sequence[Value],
-    target: Value | None,
-    *,
-    short: bool = False,
-) -> Value:
-    """The launches of a change of layout; see ``STAGES``. Of ``short`` ones a launch says how many
-    rows the matrices have."""
-    (source,) = operands
-    result = target or launches.buffer(source.shape, source.element, stage.output.layout)
-    if source.element not in ("half", "int8_t") or result.element != source.element:
-        raise launches.refusal(f"there is no change of format of {source.element}")
-    if source.layout and result.layout:
-        rows = launches.buffer(source.shape, source.element)
-        one_change(launches, stage, source, rows, back=True, short=short)
-        one_change(launches, stage, rows, result, back=False, short=short)
-    elif source.layout or result.layout:
-        one_change(launches, stage, source, result, back=bool(source.layout), short=short)
-    else:
-        raise launches.refusal("there is no copy of rows")
-    return result
-
-
-def one_change(
-    launches: Launches,
-    stage: Stage,
-    source: Value,
-    target: Value,
-    *,
-    back: bool,
-    short: bool = False,
+    launches: Launches, stage: Stage, source: Value, target: Value, *, short: bool = False
 ) -> None:
-    """From a format to rows (``back``), or from rows to a format."""
+    """The launches from a format to rows, or from rows to a format; of ``short`` ones a launch says
+    how many rows the matrices have."""
+    if source.element not in ("half", "int8_t") or target.element != source.element:
+        raise launches.refusal(f"there is no change of format of {source.element}")
+    back = bool(source.layout)
     blocked = source if back else target
     shape = blocked.shape
     if blocked.lies_in(Layout.parse(image(), 4)):

@@ -64,13 +64,8 @@ class Function:
         self.repeats = min(left, MAX_REPEAT)
         if self.repeats < 1:
             raise refuse("plan-capacity", f"{room - first} bytes of ub hold no function")
-        sizes = {
-            **dict.fromkeys(constants, each),
-            **dict.fromkeys(temporaries, each * self.repeats),
-        }
-        for name, size in sizes.items():
-            self.buffers[name] = Buffer(f"f_{name}", "ub", first, size, element=self.element)
-            first += size
+        sizes = dict.fromkeys(constants, each) | dict.fromkeys(temporaries, each * self.repeats)
+        self.buffers = placed("f", (first, room), sizes, "function", self.element)
 
     def fills(self) -> list[Statement]:
         """Return the statements that fill the constants."""
@@ -288,6 +283,20 @@ class Epilogue:
             lanes = most * batch[1] * rows[1] * CUBE
             body += self.function.statements(tile, lines * CUBE, lanes, "f")
         return body
+
+
+def placed(
+    prefix: str, room: tuple[int, int], sizes: Mapping[str, int], what: str, element: str = "float"
+) -> dict[str, Buffer]:
+    """Buffers side by side in a part of UB; refuses (``plan-capacity``) one that is too small."""
+    first, end = room
+    if first + sum(sizes.values()) > end:
+        raise refuse("plan-capacity", f"{end - first} bytes of ub hold no {what}")
+    buffers: dict[str, Buffer] = {}
+    for name, size in sizes.items():
+        buffers[name] = Buffer(f"{prefix}_{name}", "ub", first, size, element=element)
+        first += size
+    return buffers
 
 
 def _uses_room(compute: ComputeOp) -> bool:

@@ -30,6 +30,7 @@ from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import estimate, simulate_blocks
+from tilewright.targets.ascend.timing import Timing
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
@@ -50,22 +51,12 @@ class Argument(BaseModel):
     """The offset of the parameter from the value's start."""
 
 
-class Cost(BaseModel):
-    """The simulated time of a launch (timing.py)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    cycles: float = Field(ge=0)
-    busy: dict[str, float]
-    """Cycles in which each pipe is busy."""
-    main_bytes: int = Field(ge=0)
-
-
-class Launch(Cost):
+class Launch(Timing):
     """One launch of a function."""
 
     function: str
     arguments: tuple[Argument, ...]
-    shorter: dict[int, Cost] = {}
+    shorter: dict[int, Timing] = Field(default_factory=dict[int, Timing])
     """The cost at some lengths below the longest."""
     longest: int = Field(default=0, ge=0)
     """The most that the length is which follows the arguments; 0 where none does."""
@@ -73,7 +64,7 @@ class Launch(Cost):
     """The number of blocks that run at once, each on a core of its own as far as there are
     cores."""
 
-    def at(self, length: int) -> Cost:
+    def at(self, length: int) -> Timing:
         """Return the cost of a launch, at most: that at the next length that was simulated."""
         known = [most for most in self.shorter if most >= length]
         return self.shorter[min(known)] if known and self.longest else self
@@ -283,23 +274,19 @@ class Launches:
             self.device.texts[program.name] = kernel_text(whole)
             self.device.programs[program.name] = whole
             shorter = {
-                size: self._cost(whole, size)
+                size: simulate_blocks(whole, self.device.core, length=size)
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
             known[key] = Launch(
                 function=program.name,
                 arguments=(),
-                **dict(self._cost(whole)),
+                **dict(simulate_blocks(whole, self.device.core)),
                 shorter=shorter,
                 longest=program.longest,
                 blocks=program.blocks,
             )
         return known[key]
-
-    def _cost(self, program: Program, length: int | None = None) -> Cost:
-        time = simulate_blocks(program, self.device.core, length=length)
-        return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
 
 
 def _anonymous(program: Program) -> str:

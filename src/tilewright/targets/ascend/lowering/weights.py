@@ -19,12 +19,12 @@ from tilewright.targets.ascend.kernels.folds import FOLDS, LINES
 from tilewright.targets.ascend.kernels.normal import reciprocal
 from tilewright.targets.ascend.kernels.turning import SCRATCH, gather_lanes, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import CASTS, REPEAT, Grid, Vectors, number
-from tilewright.targets.ascend.lowering.epilogue import room_of
+from tilewright.targets.ascend.lowering.epilogue import placed, room_of
 from tilewright.targets.ascend.lowering.matrices import Indices, Products, span
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.targets.ascend.vectors import LANES, Strides, flat
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
@@ -65,19 +65,13 @@ class Weights(Products):
         self.mask: SSAValue | None = anchor.inputs[1] if len(anchor.inputs) > 1 else None
         if self.mask is not None:
             self._check_mask()
-        first, end = room_of(compute, program, core)
         folds = dict.fromkeys(("turned", "scratch", "largest", "total"), SCRATCH)
         sizes = {"sums": LINES * ROW, **folds}
         if self.mask is not None:
             sizes["mask"] = LINES * ROW
-        if first + sum(sizes.values()) > end:
-            raise refuse("plan-capacity", f"{end - first} bytes of ub hold no folds of rows")
-        self.places: dict[str, Place] = {}
-        for name, size in sizes.items():
-            buffer = Buffer(f"s_{name}", "ub", first, size, element="float")
-            self.work.append(buffer)
-            self.places[name] = Place(buffer)
-            first += size
+        buffers = placed("s", room_of(compute, program, core), sizes, "folds of rows")
+        self.work += buffers.values()
+        self.places = {name: Place(buffer) for name, buffer in buffers.items()}
 
     def _check_mask(self) -> None:
         """Refuse masks that do not have a half for each key, row by row."""

@@ -15,11 +15,9 @@ from lark import Token, Tree
 from tilewright.codegen.nest.value import Value
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.blocks import alike, conflicts, traces
+from tilewright.targets.ascend.blocks import alike
 from tilewright.targets.ascend.emit import QUALIFIERS
-from tilewright.targets.ascend.fields import check_fields
-from tilewright.targets.ascend.flags import proven_lengths
-from tilewright.targets.ascend.look_ups import check_look_ups
+from tilewright.targets.ascend.flags import executions
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
@@ -126,21 +124,19 @@ def verified(program: Program, core: DaVinci) -> None:
     too long to prove that (``cce-length``). A kernel that takes a length is looked at for the
     longest and for ``proven_lengths``, and all blocks of a launch for what one touches of what
     another one writes."""
-    check_look_ups(program)
-    for length in (program.longest, *proven_lengths(program.longest)):
-        try:
-            steps = traces(program, length, MOST_STEPS)
-        except ZeroDivisionError:
-            raise refuse("cce-value", "an expression divides by 0", program.name) from None
-        for executed in steps:
-            check_fields(executed, program.name)
-            _check_accesses(executed, core)
-        problems = conflicts(steps)
-        for block in dict.fromkeys(alike(steps)):
-            problems += prove_trace(steps[block], events=core.events, binary=core.flags == "binary")
-        texts = dict.fromkeys(map(str, problems))
-        if texts:
-            raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
+    try:
+        for _, steps, problems in executions(program, MOST_STEPS):
+            for executed in steps:
+                _check_accesses(executed, core)
+            for block in dict.fromkeys(alike(steps)):
+                problems += prove_trace(
+                    steps[block], events=core.events, binary=core.flags == "binary"
+                )
+            texts = dict.fromkeys(map(str, problems))
+            if texts:
+                raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
+    except ZeroDivisionError:
+        raise refuse("cce-value", "an expression divides by 0", program.name) from None
 
 
 def _check_accesses(steps: list[Executed], core: DaVinci) -> None:
