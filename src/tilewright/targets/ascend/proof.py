@@ -118,46 +118,44 @@ def missing_barriers(
     return doubtful
 
 
+@dataclass(eq=False)
 class _Proof:
-    def __init__(
-        self,
-        steps: list[Executed],
-        events: int,
-        binary: bool,
-        most: int,
-        *,
-        cut: bool,
-        own: bool,
-        mended: dict[Command, tuple[int, int]] | None = None,
-    ) -> None:
-        self.mended = mended
-        self.cut, self.own = cut, own
+    steps: list[Executed]
+    events: int
+    binary: bool
+    most: int
+    cut: bool
+    own: bool
+    mended: dict[Command, tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
         self.problems: list[Problem] = []
-        self.steps = steps
-        self.events, self.binary, self.most = events, binary, most
         self.known = {pipe: np.zeros(len(PIPES), np.int64) for pipe in PIPES}
         self.numbers = np.zeros(len(PIPES), np.int64)
         # Of each step, from 1: its pipe and its number there. Step 0 is none.
-        self.pipe_of = np.zeros(len(steps) + 1, np.int64)
-        self.number_of = np.zeros(len(steps) + 1, np.int64)
+        self.pipe_of = np.zeros(len(self.steps) + 1, np.int64)
+        self.number_of = np.zeros(len(self.steps) + 1, np.int64)
         self.written: dict[str, Ints] = {}
         self.read: dict[str, Ints] = {}
         self.raised: dict[tuple[str, str, int], list[tuple[Ints, Flag]]] = {}
         self.waited: dict[tuple[str, str, int], int] = {}
         self.stored = {
-            access.home for step in steps for access in step.writes if access.home.startswith("gm ")
+            access.home
+            for step in self.steps
+            for access in step.writes
+            if access.home.startswith("gm ")
         }
         sizes: dict[str, int] = {}
-        for step in steps:
+        for step in self.steps:
             for access in (*step.reads, *step.writes):
                 sizes[access.home] = max(sizes.get(access.home, 0), access.end)
         for home, size in sizes.items():
             blocks = -(-size // _granule(home))
             self.written[home] = np.zeros(blocks, np.int64)
             self.read[home] = np.zeros((len(PIPES), blocks), np.int64)
-        for number, step in enumerate(steps, 1):
+        for number, step in enumerate(self.steps, 1):
             self._step(number, step)
-            if len(self.problems) >= most:
+            if len(self.problems) >= self.most:
                 return
         for (source, target, event), sets in self.raised.items():
             for _, flag in sets:

@@ -21,6 +21,7 @@ from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, move
+from tilewright.targets.ascend.kernels.vectors import fill
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -31,7 +32,6 @@ from tilewright.targets.ascend.program import (
     Tensor,
     block_places,
 )
-from tilewright.targets.ascend.vectors import fill
 
 
 @dataclass

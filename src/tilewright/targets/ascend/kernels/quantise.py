@@ -16,10 +16,9 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import RECIPES, compute
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
-from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors
+from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors, fill
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
 from tilewright.targets.ascend.program import Buffer, Place, Program, Statement, Tensor
-from tilewright.targets.ascend.vectors import fill
 
 PAIR = 2 * CUBE
 """Columns of a block of integers."""

@@ -18,13 +18,12 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import NAMES, Recipe, Step, recipe_of, scalars_of
-from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.kernels.vectors import add_rows, flat, number, pieces
 from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Forms
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
-from tilewright.targets.ascend.vectors import LANES, add_rows, flat, pieces
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
@@ -250,7 +249,7 @@ class Epilogue:
         bias = self.bias if self.factors is None else None
         if bias is None and self.summand is None and self.function is None and not relu:
             return []
-        body: list[Statement] = [isa.mask_of(LANES, LANES)]
+        body: list[Statement] = [isa.mask_of(isa.LANES, isa.LANES)]
         count, most = columns.size // CUBE, columns.most // CUBE
         lines, largest = count * batch[0] * rows[0], most * batch[1] * rows[1] // REPEAT_ROWS
 
@@ -319,10 +318,10 @@ def room_of(compute: ComputeOp, program: ProgramOp, core: DaVinci) -> tuple[int,
     return first, core.ub if compute is computes[-1] else first + each
 
 
-REPEAT_ROWS = LANES // CUBE
+REPEAT_ROWS = isa.LANES // CUBE
 """Rows of 16 halves in a repeat."""
 
-FLOATS = LANES // 2
+FLOATS = isa.LANES // 2
 """Floats of a repeat."""
 
 FOUR_ROWS = REPEAT_BLOCKS * BLOCK

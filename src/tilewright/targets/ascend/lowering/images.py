@@ -20,6 +20,7 @@ from tilewright.machine.dims import DIMS
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.vectors import fill
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
@@ -32,7 +33,6 @@ from tilewright.targets.ascend.lowering.walk import (
 from tilewright.targets.ascend.lowering.windows import Rows, touched
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import Barrier, Buffer, Loop, Place, Statement, Tensor
-from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp
 
 
@@ -328,7 +328,7 @@ class Convolutions(Forms):
             buffer = home.buffer
             size = buffer.bytes * buffer.slots
             all_slots = Buffer(f"{buffer.name}_slots", "ub", buffer.address, size)
-            self.before.append(isa.mask_of(LANES, LANES))
+            self.before.append(isa.mask_of(isa.LANES, isa.LANES))
             self.before.append(fill(Place(all_slots), -(-size // 256), "j"))
             self.before.append(Barrier("ALL"))
         plane = self.exact["oh"] * self.exact["ow"]

@@ -18,14 +18,21 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.folds import FOLDS, LINES
 from tilewright.targets.ascend.kernels.normal import reciprocal
 from tilewright.targets.ascend.kernels.turning import SCRATCH, gather_lanes, spread_lanes
-from tilewright.targets.ascend.kernels.vectors import CASTS, REPEAT, Grid, Vectors, number
+from tilewright.targets.ascend.kernels.vectors import (
+    CASTS,
+    REPEAT,
+    Grid,
+    Strides,
+    Vectors,
+    flat,
+    number,
+)
 from tilewright.targets.ascend.lowering.epilogue import placed, room_of
 from tilewright.targets.ascend.lowering.matrices import Indices, Products, span
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
-from tilewright.targets.ascend.vectors import LANES, Strides, flat
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
 ROW = CUBE * 4
@@ -148,9 +155,9 @@ class Weights(Products):
             around.body += [isa.vector(cast, wide, (part,), scores.rows // FOUR_ROWS, *strides)]
         else:
             around.body += [
-                isa.mask_of(LANES, CUBE),
+                isa.mask_of(isa.LANES, CUBE),
                 isa.vector(cast, wide, (part,), scores.rows, (1, 1), (2, pitch), "", CUBE),
-                isa.mask_of(LANES, LANES),
+                isa.mask_of(isa.LANES, isa.LANES),
             ]
         column = scores.column(number)
         around.body.append(flat("vadd", column, (column, wide), scores.rows // FOUR_ROWS, 1, "p"))
@@ -165,9 +172,9 @@ class Weights(Products):
         if rest:
             to, source = wide.at(whole * REPEAT), row.at(whole * FOUR_ROWS * BLOCK)
             body += [
-                isa.mask_of(LANES, rest * CUBE),
+                isa.mask_of(isa.LANES, rest * CUBE),
                 isa.vector(cast, to, (source,), 1, (1, 1), (8, 4), "", rest * CUBE),
-                isa.mask_of(LANES, LANES),
+                isa.mask_of(isa.LANES, isa.LANES),
             ]
         return body
 
@@ -197,7 +204,7 @@ class Weights(Products):
                 body += self._masked(scores, self.homes[self.mask], spans, indices)
             return [*body, *self._softmax(scores)]
 
-        return [isa.mask_of(LANES, LANES), *self._matrices(axes, spans, matrix)]
+        return [isa.mask_of(isa.LANES, isa.LANES), *self._matrices(axes, spans, matrix)]
 
     def _softmax(self, scores: _Scores) -> list[Statement]:
         turned, scratch, largest, total = (
@@ -270,7 +277,7 @@ class Weights(Products):
             return [
                 isa.mask("0x0ULL", f"{bits:#x}ULL"),
                 flat("vector_dup", last, (), scores.rows // FOUR_ROWS, 1, "p", scalar=lowest),
-                isa.mask_of(LANES, LANES),
+                isa.mask_of(isa.LANES, isa.LANES),
             ]
         rest = there % CUBE
         loop = Loop("rest", select(equal(rest, 0), 0, 1))
@@ -278,6 +285,6 @@ class Weights(Products):
         loop.body += [
             isa.mask_from(rest),
             isa.vector("vector_dup", last, (), scores.rows // 2, *strides, lowest, 2 * CUBE),
-            isa.mask_of(LANES, LANES),
+            isa.mask_of(isa.LANES, isa.LANES),
         ]
         return [loop]
