@@ -118,10 +118,13 @@ class Vectors:
         """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1
+        if count == 1:
+            yield loop.variable
+            return
         around, self.body = self.body, loop.body
         yield loop.variable
         self.body = around
-        self.body += loop.body if count == 1 else [loop]
+        self.body.append(loop)
 
     def operation(
         self,
