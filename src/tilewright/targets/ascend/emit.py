@@ -86,11 +86,11 @@ def kernel_text(program: Program) -> str:
             writer.line(f"/* {BLOCK_INDEX}: 0 to {program.blocks - 1} */")
         for name, value in program.constants:
             writer.line(f"const int64_t {name} = {value};")
-        begun = len(writer.lines)
+        start = len(writer.lines)
         _body(writer, program.body)
-        body = "\n".join(writer.lines[begun:])
+        body = "\n".join(writer.lines[start:])
         unused = [each.name for each in program.tensors if not _names(body, each.name)]
-        writer.lines[begun:begun] = [f"    (void){name};" for name in unused]
+        writer.lines[start:start] = [f"    (void){name};" for name in unused]
     text = str(writer)
     used = [
         f"#define {name}(a, b) ((a) {sign} (b) ? (a) : (b))"
