@@ -14,7 +14,7 @@ from tilewright.planning.planners.stationary import KINDS, Product, Room, best_t
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
 from tilewright.targets.ascend.lowering.cube import cube_kernel
-from tilewright.targets.ascend.machine import ASCEND_910, DaVinci, Rate, assumptions
+from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.program import Command, trace
 from tilewright.targets.ascend.target import AscendTarget
@@ -72,7 +72,7 @@ def traffic() -> list[dict[str, Any]]:
 
 def core_with(rate: float) -> DaVinci:
     """The 910's core with another share of main memory."""
-    return replace(ASCEND_910, paths={**ASCEND_910.paths, ("gm", "cbuf"): Rate(rate, "A")})
+    return replace(ASCEND_910, paths={**ASCEND_910.paths, ("gm", "cbuf"): rate})
 
 
 def products() -> list[dict[str, Any]]:
@@ -137,7 +137,10 @@ def formats() -> list[dict[str, Any]]:
 def tables(networks: Sequence[str]) -> list[Table]:
     """All of them; they need no network."""
     del networks
-    assumed = ", ".join(f"{name} {rate.value:g}" for name, rate in assumptions(ASCEND_910).items())
+    fields = ("mad_head", "queue", "latency", "barrier_blocks", "hit")
+    rates = {name: getattr(ASCEND_910, name) for name in fields}
+    rates |= {f"{source} -> {target}": rate for (source, target), rate in ASCEND_910.paths.items()}
+    assumed = ", ".join(f"{name} {rate:g}" for name, rate in rates.items())
     kinds = [
         column
         for kind in KINDS

@@ -21,8 +21,9 @@ from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.launches import Device
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
+from tilewright.targets.ascend.package import core_of
 from tilewright.targets.ascend.program import Program
-from tilewright.targets.ascend.sharing import MainMemory, main_memory, simulate_blocks
+from tilewright.targets.ascend.sharing import simulate_blocks
 from tilewright.targets.ascend.target import AscendTarget
 from tilewright.targets.ascend.timing import Timing
 from tilewright.tile.lower import tile, tile_module
@@ -124,8 +125,6 @@ def machine_with(cores: int) -> Machine:
 
 def program_of(part: Part, machine: Machine) -> Program:
     """The kernel with its flags, as it is compiled for a machine."""
-    memory = main_memory(machine)
-    assert memory is not None
     if isinstance(part.of, Matrices):
         kernel = part.of.kernel("product")
         schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
@@ -137,7 +136,7 @@ def program_of(part: Part, machine: Machine) -> Program:
     found = GridPlans(machine, None)(part.of)
     assert found is not None
     module = tile_module(part.of, found.schedule, machine)
-    device = Device(ASCEND_910, memory)
+    device = Device(core_of(machine))
     lower_kernel(device, CompiledKernel(part.of, found.schedule, module), {})
     (program,) = device.programs.values()
     return program
@@ -145,12 +144,10 @@ def program_of(part: Part, machine: Machine) -> Program:
 
 def times(program: Program, machine: Machine) -> Mapping[bool, Timing]:
     """With L2, and without it."""
-    memory = main_memory(machine)
-    assert memory is not None
-    none: MainMemory = replace(memory, cached=0)
+    core = core_of(machine)
     return {
-        True: simulate_blocks(program, ASCEND_910, memory),
-        False: simulate_blocks(program, ASCEND_910, none),
+        True: simulate_blocks(program, core),
+        False: simulate_blocks(program, replace(core, l2=0)),
     }
 
 

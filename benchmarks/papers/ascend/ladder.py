@@ -22,7 +22,7 @@ from typing import Any, Literal
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.codegen.nest.value import Value, equal
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.machine import ASCEND_910B1, FRACTAL, DaVinci, Rate
+from tilewright.targets.ascend.machine import ASCEND_910B1, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Program, Region, Tensor
 from tilewright.targets.ascend.timing import Timing, simulate
 
@@ -93,7 +93,7 @@ def core_of(case: Case) -> DaVinci:
     """The core, with the rate of main memory that the case's mix of L2 and DDR makes."""
     part = missing(case)
     rate = 1 / ((1 - part) / L2 + part / DDR)
-    paths = {**ASCEND_910B1.paths, ("gm", "cbuf"): Rate(rate, "D", "mix of L2 and DDR")}
+    paths = {**ASCEND_910B1.paths, ("gm", "cbuf"): rate}
     return replace(ASCEND_910B1, paths=paths)
 
 
@@ -223,7 +223,7 @@ def predicted(case: Case) -> tuple[float, float]:
         steps = (SIZE - short) / (long - short)
         cycles += tiles / 2 * (near[0] + (far[0] - near[0]) * steps)
         busy += tiles / 2 * (near[1] + (far[1] - near[1]) * steps)
-    return cycles / ASCEND_910B1.clock_hz.value * 1e6, busy / cycles
+    return cycles / ASCEND_910B1.clock_hz * 1e6, busy / cycles
 
 
 def beside_tiles(case: Case) -> float:

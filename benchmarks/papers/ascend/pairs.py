@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.papers.ascend.ladder import DDR, L2, Case, Layout, nest
 from benchmarks.report import Column, Table
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.machine import ASCEND_910B1, Rate
+from tilewright.targets.ascend.machine import ASCEND_910B1
 from tilewright.targets.ascend.timing import simulate
 
 LINE = 512
@@ -132,7 +132,7 @@ def simulated(work: Work, choice: Choice, *, shared_lines: bool = False) -> floa
         rate = _rate(work, choice, wave, seen, shared_lines=shared_lines)
         for core, block in enumerate(wave):
             cycles[core] += _block_cycles(block.m, block.n, work.k, choice.tile, work.layout, rate)
-    return max(cycles) / ASCEND_910B1.clock_hz.value * 1e6
+    return max(cycles) / ASCEND_910B1.clock_hz * 1e6
 
 
 def _rate(
@@ -165,7 +165,7 @@ def _block_cycles(
     m: int, n: int, k: int, tile: tuple[int, int, int], layout: Layout, rate: float
 ) -> float:
     case = Case(0, "", 0.0, (m, n, tile[2] // 4), (1, 1), (4, 4), 2, 1, 1, layout=layout)
-    paths = {**ASCEND_910B1.paths, ("gm", "cbuf"): Rate(rate, "D", "mix of L2 and DDR")}
+    paths = {**ASCEND_910B1.paths, ("gm", "cbuf"): rate}
     program = synchronised(nest(case, 1, k, n), events=ASCEND_910B1.events)
     return simulate(program, replace(ASCEND_910B1, paths=paths)).cycles
 

@@ -25,8 +25,8 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, build_all
-from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
+from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.machine import ASCEND_910
@@ -260,9 +260,9 @@ def _transposition(random: Random) -> Program:
 
 def _format(random: Random) -> Program:
     rows, columns = _number(random, 1, 100), _number(random, 1, 60)
-    change = fractalise if random.integers(0, 2) else defractalise
+    back = not random.integers(0, 2)
     method = METHODS[_number(random, 0, len(METHODS) - 1)]
-    return change(rows, columns, method, ASCEND_910, "kernel")
+    return fractalise(rows, columns, method, ASCEND_910, "kernel", back=back)
 
 
 def _loop(random: Random) -> Program:

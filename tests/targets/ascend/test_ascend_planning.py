@@ -1,16 +1,17 @@
 """What planning finds on DaVinci cores beside the thesis' tiles."""
 
 import pytest
+from tests.targets.ascend.fixed_point_machine import fixed_point_machine
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.stationary import Stationary
-from tilewright.targets.ascend.machine import ASCEND_910, machine_of
+from tilewright.targets.ascend.machine import ASCEND_910
 
 ROWS, DEPTH, COLUMNS = 512, 768, 768
 STORED = ROWS * COLUMNS
-MACHINE = machine_of(ASCEND_910)
+MACHINE = fixed_point_machine(ASCEND_910)
 
 
 def kernel() -> Kernel:

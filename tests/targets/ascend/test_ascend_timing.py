@@ -10,7 +10,7 @@ from tests.slow import but_fast
 
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.machine import ASCEND_910, DaVinci, Rate
+from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.program import Buffer, Place, Program, Tensor
 from tilewright.targets.ascend.timing import simulate
 
@@ -36,7 +36,7 @@ CASES = [
 
 
 def core_with(rate: float) -> DaVinci:
-    return replace(ASCEND_910, paths={**ASCEND_910.paths, ("gm", "cbuf"): Rate(rate, "A")})
+    return replace(ASCEND_910, paths={**ASCEND_910.paths, ("gm", "cbuf"): rate})
 
 
 @pytest.mark.parametrize("number", but_fast(range(len(CASES)), [1]))

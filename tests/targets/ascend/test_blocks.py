@@ -20,13 +20,12 @@ from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import chip_machine
+from tilewright.targets.ascend.package import core_of
 from tilewright.targets.ascend.program import BLOCK_INDEX, Flag, Loop, Program
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.sharing import (
-    MainMemory,
     loading_rates,
-    main_memory,
     makespan,
     simulate_blocks,
 )
@@ -156,20 +155,20 @@ def test_what_cores_get_of_main_memory() -> None:
     steps = traces(program)
     a, b = (sum(t.bytes for t in program.tensors if t.name == name) for name in "ab")
     assert (a, b) == (4096, 4096)
-    memory = MainMemory(4, 12.0, 1 << 20, 5.0)
-    rates = loading_rates(program, steps, ASCEND_910, memory)
+    core = replace(ASCEND_910, cores=4, memory=12.0, l2=1 << 20, hit=5.0)
+    rates = loading_rates(program, steps, core)
     assert rates["gm a", "cbuf"] == 5.0  # The cache's; memory's would be 12 / 4 * 2.
-    assert rates["ub", "gm c"] == ASCEND_910.paths["ub", "gm"].value
-    wide = loading_rates(program, steps, ASCEND_910, replace(memory, hit=50.0))
+    assert rates["ub", "gm c"] == ASCEND_910.paths["ub", "gm"]
+    wide = loading_rates(program, steps, replace(core, hit=50.0))
     assert wide["gm a", "cbuf"] == 6.0
-    none = loading_rates(program, steps, ASCEND_910, replace(memory, cached=16383))
+    none = loading_rates(program, steps, replace(core, l2=16383))
     assert (none["gm a", "cbuf"], none["ub", "gm c"]) == (3.0, 3.0)
     # With more blocks than cores, each gets the share of one of the cores.
-    few = loading_rates(program, steps, ASCEND_910, replace(memory, cores=2, cached=0))
+    few = loading_rates(program, steps, replace(core, cores=2, l2=0))
     assert few["gm a", "cbuf"] == 6.0
     assert makespan([3, 1, 1, 1, 4], 2) == 7
-    slow = simulate_blocks(program, ASCEND_910, replace(memory, cached=0))
-    assert slow.cycles > simulate_blocks(program, ASCEND_910, memory).cycles
+    slow = simulate_blocks(program, replace(core, l2=0))
+    assert slow.cycles > simulate_blocks(program, core).cycles
     assert slow.main_bytes == 2 * a + 2 * b + 8192
 
 
@@ -177,11 +176,11 @@ def test_what_cores_get_of_main_memory() -> None:
 def test_planning_sees_the_same_memory(core: DaVinci) -> None:
     """The planner's machine of one core has the rates that the simulation takes."""
     machine = chip_machine(core)
-    memory = main_memory(machine)
-    assert memory is not None
-    assert (memory.cores, memory.cached, memory.hit) == (core.cores, core.l2, 128)
+    varied = core_of(machine)
+    assert varied == core
+    assert varied.hit == 128
     alone = core_beside(machine, core.cores - 1, 2.0, 0.0)
-    share = min(core.paths["gm", "cbuf"].value, core.memory.value / core.cores)
+    share = min(core.paths["gm", "cbuf"], core.memory / core.cores)
     assert alone.move("gm", "cbuf").bytes_per_cycle == min(128, 2 * share)
     assert core_beside(machine, 0, 2.0, core.l2 + 1).move("ub", "gm").bytes_per_cycle == 64
     # Rows of a block's windows all meet the image, however few there are.

@@ -15,8 +15,8 @@ from tests.targets.ascend.cube_kernels import Convolution, levels, program_of
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import SHIM
-from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.fractal import defractalise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
+from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program
 
@@ -39,7 +39,7 @@ PROGRAMS: dict[str, Program] = {
             *(("oh",), ("co", "kh", "kw"), 2, "conv"),
         ),
     ),
-    "defractalise": defractalise(40, 33, "improved", ASCEND_910),
+    "defractalise": fractalise(40, 33, "improved", ASCEND_910, back=True),
 }
 
 

@@ -14,9 +14,8 @@ from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_o
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
-from tilewright.targets.ascend.kernels.broadcast import broadcast
-from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
+from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.kernels.pools import Window, pool
@@ -62,7 +61,7 @@ KERNELS: dict[str, Callable[[], Program]] = {
     ),
     "attention": lambda: Heads(1, 2, 40, 33, 16, 16, 0.25, (1, 1, 1, 33)).program(),
     "pool": lambda: pool("max", 3, 5, 7, Window((3, 2)), ASCEND_910, name="kernel"),
-    "to rows": lambda: defractalise(33, 50, "improved", ASCEND_910, "kernel"),
+    "to rows": lambda: fractalise(33, 50, "improved", ASCEND_910, "kernel", back=True),
 }
 
 

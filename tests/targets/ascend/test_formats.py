@@ -22,6 +22,16 @@ def test_nz(shape: tuple[int, int], size: int) -> None:
             assert layout.offset((i, j), shape) == address
 
 
+def zz(element_bytes: int) -> str:
+    """Left operands next to the cube: blocks by rows, rows within."""
+    return f"MN16m{formats.block_elements(element_bytes)}n"
+
+
+def zn(element_bytes: int) -> str:
+    """Right operands next to the cube: blocks by rows, columns within."""
+    return f"MN16n{formats.block_elements(element_bytes)}m"
+
+
 def test_sizes_of_the_thesis() -> None:
     assert Layout.parse(formats.nz(), 2).physical_shape((512, 768)) == (48, 32, 16, 16)
     assert Layout.parse(formats.nz(), 2).physical_shape((33, 50)) == (4, 3, 16, 16)
@@ -32,7 +42,7 @@ def test_sizes_of_the_thesis() -> None:
 def test_operands_next_to_the_cube(shape: tuple[int, int], size: int) -> None:
     c0 = 32 // size
     rows, columns = shape
-    left, right = Layout.parse(formats.zz(size), 2), Layout.parse(formats.zn(size), 2)
+    left, right = Layout.parse(zz(size), 2), Layout.parse(zn(size), 2)
     assert right.physical_shape(shape) == (-(-rows // c0), -(-columns // 16), 16, c0)
     for i in range(0, rows, 7):
         for j in range(0, columns, 5):
@@ -47,7 +57,7 @@ def test_a_transposed_right_operand_is_where_it_was() -> None:
     random = np.random.default_rng(0)
     k = random.integers(-9, 9, (64, 48)).astype(np.float16)
     by_columns = Layout.parse(formats.nz(), 2).pack(k)
-    np.testing.assert_array_equal(by_columns, Layout.parse(formats.zn(), 2).pack(k.T))
+    np.testing.assert_array_equal(by_columns, Layout.parse(zn(2), 2).pack(k.T))
 
 
 def test_images_and_weights() -> None:
@@ -62,7 +72,7 @@ def test_images_and_weights() -> None:
     kernel = random.integers(-9, 9, shape)
     matrix = kernel.reshape(64, 2, 16, 3, 3).transpose(1, 3, 4, 2, 0).reshape(-1, 64)
     np.testing.assert_array_equal(
-        weights.pack(kernel).ravel(), Layout.parse(formats.zn(), 2).pack(matrix).ravel()
+        weights.pack(kernel).ravel(), Layout.parse(zn(2), 2).pack(matrix).ravel()
     )
 
 

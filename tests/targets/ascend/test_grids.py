@@ -20,7 +20,7 @@ from tilewright.targets.ascend.lowering.launches import Device
 from tilewright.targets.ascend.lowering.walk import shared_loops
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
-from tilewright.targets.ascend.sharing import main_memory
+from tilewright.targets.ascend.package import core_of
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile_module
 
@@ -91,7 +91,7 @@ def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name:
     assert list(grid) == plan.schedule.shared.split()
     parts = prod(ceil(of.anchor.extents[dim] / part) for dim, part in grid.items())
     assert parts > 1
-    device = Device(ASCEND_910, main_memory(MACHINE))
+    device = Device(core_of(MACHINE))
     lower_kernel(device, CompiledKernel(of, plan.schedule, module), {})
     assert device.launches[-1].blocks == parts
     # A layer that a network repeats is estimated once, and is the same functions again.
@@ -129,7 +129,7 @@ def test_no_two_blocks_of_a_slice_write_the_same(seed: int) -> None:
     of = sliced(np.random.default_rng(seed))
     planned = GridPlans(MACHINE, None)(of) or Planner(MACHINE).plan(of)
     module = tile_module(of, planned.schedule, MACHINE)
-    device = Device(ASCEND_910, main_memory(MACHINE))
+    device = Device(core_of(MACHINE))
     lower_kernel(device, CompiledKernel(of, planned.schedule, module), {})
     assert device.launches
 
@@ -158,7 +158,7 @@ def test_a_grid_that_no_kernel_takes_is_refused() -> None:
     levels = (wrong, *plan.schedule.levels[1:])
     schedule = replace(plan.schedule, levels=levels, shared=" ".join(sizes))
     module = tile_module(of, schedule, MACHINE)
-    device = Device(ASCEND_910, main_memory(MACHINE))
+    device = Device(core_of(MACHINE))
     with pytest.raises(TilewrightError, match="no kernel with parts of 8 along d0"):
         lower_kernel(device, CompiledKernel(of, schedule, module), {})
     assert device.launches == []

@@ -19,7 +19,7 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.hostcode import core_text
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.machine import ASCEND_910
 
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"

@@ -16,7 +16,7 @@ from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910

@@ -31,8 +31,8 @@ def test_values_of_a_variant_reach_the_core() -> None:
     core = core_of(find_target("ascend910").machine().with_values(values))
     sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub, core.l2)
     assert sizes == (1 << 18, 1 << 14, 1 << 13, 1 << 15, 1 << 16, 1 << 20)
-    assert core.events == 3 and core.queue.value == 7 and core.clock_hz.value == 5e8
-    assert core.paths["gm", "cbuf"].value == 32 and core.memory.value == 77
+    assert core.events == 3 and core.queue == 7 and core.clock_hz == 5e8
+    assert core.paths["gm", "cbuf"] == 32 and core.memory == 77
     assert core.paths["ub", "gm"] == ASCEND_910.paths["ub", "gm"]
 
 

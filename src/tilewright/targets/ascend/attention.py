@@ -82,9 +82,7 @@ def as_chain(kernel: Kernel) -> Kernel:
     rest = tuple(
         replace(
             stage,
-            dims=tuple(
-                replace(dim, name={"e": "co"}.get(dim.name, dim.name)) for dim in stage.dims
-            ),
+            dims=tuple(replace(dim, name=LAST_DIMS.get(dim.name, dim.name)) for dim in stage.dims),
             inputs=tuple(read(o, o.role, e="co") for o in stage.inputs),
             output=read(stage.output, stage.output.role, e="co"),
         )

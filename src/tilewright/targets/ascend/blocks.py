@@ -67,9 +67,7 @@ def conflicts(steps: Sequence[Sequence[Executed]]) -> list[Problem]:
         for step in block_steps:
             for access in step.writes:
                 if access.home.startswith("gm "):
-                    pairs = zip(access.counts, access.strides, strict=True)
-                    reach = access.start + access.bytes + sum((c - 1) * s for c, s in pairs)
-                    sizes[access.home] = max(sizes.get(access.home, 0), reach)
+                    sizes[access.home] = max(sizes.get(access.home, 0), access.end)
     owners = {home: np.zeros(-(-size // PAIR), np.int64) for home, size in sizes.items()}
     problems: list[Problem] = []
     for verb, reads in (("writes", False), ("reads", True)):

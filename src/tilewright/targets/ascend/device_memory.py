@@ -132,18 +132,16 @@ def _results(
     end: int,
 ) -> None:
     """Plan the copies of a kernel's result that the host reads, on the way or at the end."""
-    readers = _readers(op.result)
-    if any(
-        not (isinstance(reader, OutputOp) or _on_device(reader, launches)) for reader in readers
-    ):
-        plan.after.setdefault(step, []).append(op.result)
-    elif any(isinstance(reader, OutputOp) for reader in readers):
+    outside = [
+        isinstance(reader, OutputOp)
+        for reader in _readers(op.result)
+        if not (isinstance(reader, KernelOp) and reader.symbol.data in launches)
+    ]
+    if outside and all(outside):
         plan.end.append(op.result)
         plan.values[op.result].last = end
-
-
-def _on_device(reader: object, launches: Mapping[str, Sequence[Launch]]) -> bool:
-    return isinstance(reader, KernelOp) and reader.symbol.data in launches
+    elif outside:
+        plan.after.setdefault(step, []).append(op.result)
 
 
 def _readers(value: SSAValue) -> list[object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.nest.value import of
@@ -15,7 +16,6 @@ from tilewright.targets.ascend.program import (
     ASSIGNMENTS,
     BLOCK_INDEX,
     LENGTH,
-    SCALAR,
     Barrier,
     Command,
     Flag,
@@ -86,10 +86,11 @@ def kernel_text(program: Program) -> str:
             writer.line(f"/* {BLOCK_INDEX}: 0 to {program.blocks - 1} */")
         for name, value in program.constants:
             writer.line(f"const int64_t {name} = {value};")
-        for tensor in program.tensors:
-            if not _used(program.body, tensor):
-                writer.line(f"(void){tensor.name};")
+        start = len(writer.lines)
         _body(writer, program.body)
+        body = "\n".join(writer.lines[start:])
+        unused = [each.name for each in program.tensors if not _names(body, each.name)]
+        writer.lines[start:start] = [f"    (void){name};" for name in unused]
     text = str(writer)
     used = [
         f"#define {name}(a, b) ((a) {sign} (b) ? (a) : (b))"
@@ -100,19 +101,14 @@ def kernel_text(program: Program) -> str:
     return str(writer)
 
 
-def _used(body: Sequence[Statement], tensor: Tensor) -> bool:
-    for statement in body:
-        if isinstance(statement, Loop) and _used(statement.body, tensor):
-            return True
-        if isinstance(statement, Command):
-            if statement.name == SCALAR and re.search(
-                rf"\b{tensor.name}\[", of(statement.arguments[1]).text
-            ):
-                return True
-            places = (argument for argument in statement.arguments if isinstance(argument, Place))
-            if any(place.home is tensor for place in places):
-                return True
-    return False
+def _names(text: str, name: str) -> bool:
+    """Return True if C names something."""
+    return re.search(rf"\b{name}\b", text) is not None
+
+
+def uses_length(program: Program) -> bool:
+    """Return True if anything in a kernel depends on ``LENGTH``."""
+    return _names(kernel_text(replace(program, longest=0, about="")), str(LENGTH))
 
 
 def _body(writer: Writer, body: Sequence[Statement]) -> None:
@@ -172,13 +168,9 @@ def pointer(place: Place) -> str:
         if address == 0 and element_of(place) == place.home.element:
             return place.home.name
         base = f"(__gm__ uint8_t *){place.home.name}"
-        return f"{kind}({base} + {_term(address)})" if address != 0 else f"{kind}{place.home.name}"
+        return f"{kind}({base} + {address})" if address != 0 else f"{kind}{place.home.name}"
     shown = hex(address) if isinstance(address, int) else f"({address})"
     return f"{kind}(uintptr_t){shown}"
 
 
-def _term(address: int | object) -> str:
-    return str(address)
-
-
-__all__ = ["Remark", "kernel_text", "pointer", "signature"]
+__all__ = ["Remark", "kernel_text", "pointer", "signature", "uses_length"]

@@ -31,16 +31,6 @@ def nz(element_bytes: int = 2, *, batched: bool = False) -> str:
     return f"{'B' if batched else ''}NM16m{block_elements(element_bytes)}n"
 
 
-def zz(element_bytes: int = 2) -> str:
-    """Layout of a left operand next to the cube: by rows of blocks."""
-    return f"MN16m{block_elements(element_bytes)}n"
-
-
-def zn(element_bytes: int = 2) -> str:
-    """Layout of a right operand next to the cube: by rows of blocks, columns within."""
-    return f"MN16n{block_elements(element_bytes)}m"
-
-
 def image(element_bytes: int = 2) -> str:
     """Return the layout of images."""
     return f"NCHW{block_elements(element_bytes)}c"

@@ -36,21 +36,19 @@ def close_to_uses(body: Sequence[Statement], used: Mapping[str, set[int]]) -> li
         else each
         for each in body
     ]
-    early = _moved(inner, lambda each: isinstance(each, Flag) and each.kind == "set", passes)
-    late = _moved(early[::-1], lambda each: isinstance(each, Flag) and each.kind == "wait", passes)
+    early = _moved(inner, "set", passes)
+    late = _moved(early[::-1], "wait", passes)
     return late[::-1]
 
 
 def _moved(
-    body: Sequence[Statement],
-    moves: Callable[[Statement], bool],
-    passes: Callable[[Flag, Statement], bool],
+    body: Sequence[Statement], kind: str, passes: Callable[[Flag, Statement], bool]
 ) -> list[Statement]:
-    """Statements, of which some flags stand as far in front as they may."""
+    """Statements, of which flags of a kind stand as far in front as they may."""
     result: list[Statement] = []
     for statement in body:
         place = len(result)
-        if isinstance(statement, Flag) and moves(statement):
+        if isinstance(statement, Flag) and statement.kind == kind:
             while place and passes(statement, result[place - 1]):
                 place -= 1
             if not any(isinstance(each, Command | Loop) for each in result[place:]) or not place:

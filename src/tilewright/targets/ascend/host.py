@@ -88,7 +88,7 @@ class Kernel:
         another one writes. Memories begin with bytes ``poison``."""
         host, core = core_library(), self.core
         sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub)
-        least = int(core.barrier_blocks.value)
+        least = int(core.barrier_blocks)
         host.cce_core((ctypes.c_uint64 * 5)(*sizes), core.events, int(not binary), least)
         ctypes.c_ubyte.in_dll(host, "cce_poison").value = poison
         host.cce_begin(ctypes.c_uint(order))

@@ -18,7 +18,7 @@ longest run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -118,7 +118,23 @@ def _texts(
         transfer=partial(_transfer, length),
     )
     writer = Writer()
-    _head(writer, network_name(network.symbol.data), main, calls.values(), functions)
+    declared = "".join(f"{call.declaration};\n" for call in calls.values())
+    stubs = "".join(f"static const char {function}_stub;\n" for function in functions)
+    writer.text(f"""\
+/* {comment(network_name(network.symbol.data))}, host code: main {main.usage}
+
+   Files hold elements, row-major. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "acl.h"
+#include "files.h"
+
+{main.declaration}
+{(ACL / "helpers.c").read_text()}
+{declared}
+/* What a function of the device is known by: an address of its own. */
+{stubs}""")
     plan = device_memory(steps, {row.symbol: launches[row.start : row.end] for row in rows})
     for number, op in enumerate(steps, 1):
         if op.symbol.data in on_device:
@@ -140,34 +156,8 @@ def core_text(core: DaVinci) -> str:
         f"/* {core.name}: L1, L0A, L0B, L0C and UB. */\n"
         f"#define CORE_MEMORIES {{{sizes}}}\n"
         f"#define CORE_EVENTS {core.events}\n"
-        f"#define CORE_BARRIER_BLOCKS {int(core.barrier_blocks.value)}\n"
+        f"#define CORE_BARRIER_BLOCKS {int(core.barrier_blocks)}\n"
     )
-
-
-def _head(
-    writer: Writer,
-    name: str,
-    main: Main,
-    calls: Iterable[KernelCall],
-    functions: Sequence[str],
-) -> None:
-    declared = "".join(f"{call.declaration};\n" for call in calls)
-    stubs = "".join(f"static const char {function}_stub;\n" for function in functions)
-    writer.text(f"""\
-/* {comment(name)}, host code: main {main.usage}
-
-   Files hold elements, row-major. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "acl.h"
-#include "files.h"
-
-{main.declaration}
-{(ACL / "helpers.c").read_text()}
-{declared}
-/* What a function of the device is known by: an address of its own. */
-{stubs}""")
 
 
 def _kernel(

@@ -24,7 +24,7 @@ from tilewright.targets.ascend.machine import (
     MAX_STRIDE,
     REPEAT_BLOCKS,
 )
-from tilewright.targets.ascend.program import Buffer, Command, Place, Region
+from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Region, Statement
 
 WIDTHS = {
     "half": 2,
@@ -37,6 +37,18 @@ WIDTHS = {
     "int8_t": 1,
 }
 """Bytes of the element types of pointers."""
+
+ELEMENTS = {
+    "float32": "float",
+    "float16": "half",
+    "int8": "int8_t",
+    "int32": "int32_t",
+    "bool": "uint8_t",
+}
+"""Element types of values -> those of CCE C."""
+
+INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
+"""The same of indices of look-ups, which the scalar unit reads."""
 
 COPIES = {
     ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),
@@ -84,6 +96,28 @@ def copy(
         (Region(src, size, (bursts,), ((length + src_gap) * BLOCK,)),),
         (Region(dst, size, (bursts,), ((length + dst_gap) * BLOCK,)),),
     )
+
+
+def copies(
+    dst: Place,
+    src: Place,
+    bursts: Value,
+    length: Value,
+    src_gap: Value,
+    dst_gap: Value,
+    reach: int,
+) -> Statement:
+    """``copy``, or one for each burst where a gap may be ``reach`` blocks, more than a field
+    holds."""
+    if reach <= MAX_FIELD:
+        return copy(dst, src, bursts, length, src_gap, dst_gap)
+    loop = Loop("q", bursts)
+    to, of = (
+        place.at(loop.variable * ((length + gap) * BLOCK))
+        for place, gap in ((dst, dst_gap), (src, src_gap))
+    )
+    loop.body.append(copy(to, of, 1, length))
+    return loop
 
 
 def load(dst: Place, src: Place, repeat: Value, stride: Value, *, transpose: bool) -> Command:
@@ -239,6 +273,12 @@ def mask_of(lanes: int, elements: int) -> Command:
     return mask(f"{whole >> 64:#x}ULL", f"{whole & (1 << 64) - 1:#x}ULL")
 
 
+def _check_repeats(repeat: Value, *strides: Value) -> None:
+    _within("the number of repeats", repeat, MAX_REPEAT)
+    for stride in strides:
+        _within("a stride", stride, MAX_REPEAT)
+
+
 def vector(
     name: str,
     dst: Place,
@@ -253,9 +293,7 @@ def vector(
 
     ``lanes`` are the elements of each repeat that the mask lets through, all if none are given.
     """
-    _within("the number of repeats", repeat, MAX_REPEAT)
-    for stride in (*blocks, *repeats):
-        _within("a stride", stride, MAX_REPEAT)
+    _check_repeats(repeat, *blocks, *repeats)
     places = (dst, *sources)
     wide = max(WIDTHS[element_of(place)] for place in places)
     regions: list[Region] = []
@@ -300,9 +338,7 @@ def compare(
 ) -> Command:
     """Compare the halves of whole repeats into one bit each, repeat after repeat; the mask plays no
     part."""
-    _within("the number of repeats", repeat, MAX_REPEAT)
-    for stride in (*blocks, *repeats):
-        _within("a stride", stride, MAX_REPEAT)
+    _check_repeats(repeat, *blocks, *repeats)
     reads = tuple(
         Region(place, BLOCK, (repeat, REPEAT_BLOCKS), (step * BLOCK, block * BLOCK))
         for place, block, step in zip(sources, blocks, repeats, strict=True)

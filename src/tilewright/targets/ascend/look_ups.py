@@ -51,14 +51,10 @@ def check_look_ups(program: Program) -> None:
                 unknown.add(variable(name).python)
             continue
         else:
-            reads = [region.place for region in statement.reads]
-            free = [
-                place
-                for place in reads
-                if isinstance(place.home, Tensor) and not place.home.written
-            ]
-            held = [place.address for place in reads if place not in free]
-            held += [region.place.address for region in statement.writes]
+            held = [region.place.address for region in statement.writes]
+            for place in (region.place for region in statement.reads):
+                if not isinstance(place.home, Tensor) or place.home.written:
+                    held.append(place.address)
             for region in (*statement.reads, *statement.writes):
                 held += [region.bytes, *region.counts, *region.strides]
             wrong = depends(*held, statement.cycles)

@@ -19,7 +19,7 @@ from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
-from tilewright.targets.ascend.lowering.points import CHOICES, choice, points, rows_by_index
+from tilewright.targets.ascend.lowering.points import CHOICES, points, rows_by_index
 from tilewright.targets.ascend.lowering.pools import pooling
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.quantised import quantised
@@ -34,7 +34,7 @@ the kernel) to where the result is to go, of any shape, element and layout; rais
 buffer of its choice, and says with its result what that is."""
 
 STAGES: dict[str, StageLowering] = {
-    **dict.fromkeys((*POINTS, "cast"), points),
+    **dict.fromkeys((*POINTS, *CHOICES, "cast"), points),
     **dict.fromkeys(("quantise_linear", "dequantise_linear"), quantised),
     **dict.fromkeys(("softmax", "layer_norm"), normal),
     **dict.fromkeys(FOLD_OF, reduction),
@@ -43,7 +43,6 @@ STAGES: dict[str, StageLowering] = {
     **dict.fromkeys(("max_pool", "average_pool"), pooling),
     "convert_layout": relay,
     "gather": rows_by_index,
-    **dict.fromkeys(CHOICES, choice),
 }
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
 
@@ -70,7 +69,7 @@ def lower_kernel(
     assert compiled.program is not None
     functions = dict(device.functions)
     mine = Device(
-        *(device.core, device.memory, device.methods),
+        *(device.core, device.methods),
         constants=device.constants[:],
         functions=functions,
         estimates=device.estimates,
@@ -107,13 +106,13 @@ def _check_grid(launches: Launches) -> None:
 def _parts(launches: Launches) -> int:
     """Into how many parts UB goes for the tiles of a kernel: with one, tiles are the largest; with
     more, there are more of them, for more cores."""
-    if launches.cores == 1:
+    if launches.device.core.cores == 1:
         return 1
     estimates: list[tuple[float, int]] = []
     for parts in PARTS:
         device = launches.device
         own = Device(
-            *(device.core, device.memory, device.methods),
+            *(device.core, device.methods),
             estimated=0.0,
             estimates=device.estimates,
         )

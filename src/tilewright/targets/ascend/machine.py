@@ -1,13 +1,13 @@
 """DaVinci cores as data: Ascend 910 and 310, and the cube core of 910B1.
 
-Every rate says where it is from (``Rate.tag``):
+Comments say where each rate is from:
 
 === ======================================================
 V   the vendor's text or code (asc-devkit, AscendNPU-IR)
 M   published measurements
 D   derived by arithmetic from such figures
 S   secondary sources
-A   assumed; ``assumptions`` lists them for reports
+A   assumed
 === ======================================================
 
 The path rates of the 910 are not public: they are assumed to be the 310's. The memories have the
@@ -26,12 +26,8 @@ from tilewright.machine import (
     Machine,
     Memory,
     Move,
-    Primitive,
-    Storage,
     Synchronisation,
 )
-
-Tag = Literal["V", "M", "D", "S", "A"]
 
 BLOCK = 32
 """Bytes of a block: what copies, vector operations and their strides count in."""
@@ -72,22 +68,13 @@ MOST_EVENTS = 8
 
 
 @dataclass(frozen=True)
-class Rate:
-    """A figure of the hardware and where it is from."""
-
-    value: float
-    tag: Tag
-    source: str = ""
-
-
-@dataclass(frozen=True)
 class DaVinci:
     """One kind of core; sizes in bytes, rates in bytes per cycle, times in cycles."""
 
     name: str
     description: str
     cores: int
-    clock_hz: Rate
+    clock_hz: float
     l1: int
     l0a: int
     l0b: int
@@ -98,23 +85,23 @@ class DaVinci:
     """Bytes of the cache in front of main memory that all cores share."""
     events: int
     """Event ids of each ordered pair of pipes."""
-    paths: Mapping[tuple[str, str], Rate]
+    paths: Mapping[tuple[str, str], float]
     """Source and target memory -> bytes per cycle."""
-    mad_head: Rate
+    mad_head: float
     """Cycles of a ``mad`` before its first block; hidden where the next one is queued."""
-    queue: Rate
+    queue: float
     """Commands that wait in a pipe."""
-    latency: Rate
+    latency: float
     """Cycles from the start of a transfer of main memory to its first byte."""
-    barrier_blocks: Rate
+    barrier_blocks: float
     """A ``mad`` into sums of fewer blocks needs a barrier after the one before on these sums."""
-    memory: Rate = Rate(0, "A", "not shared")
+    memory: float = 0
     """Bytes a cycle of main memory behind L2, for all cores; 0 where each has its own share."""
-    hit: Rate = Rate(0, "A", "no public figure")
+    hit: float = 0
     """Bytes that one core loads of L2 in a cycle."""
-    load_head: Rate = Rate(0, "A", "no public figure; 910B1 has one")
+    load_head: float = 0
     """Cycles of each command of MTE1 before its first byte."""
-    burst: Rate = Rate(0, "A", "no public figure; 910B1 has one")
+    burst: float = 0
     """Least cycles of each burst of a transfer from main memory, however short it is."""
     divides: bool = True
     """True if the core has ``vdiv``."""
@@ -123,32 +110,28 @@ class DaVinci:
     no, its compiler relies on yes; code for the first is right on the second."""
 
 
-_DEVKIT = "asc-devkit"
-_NOT_PUBLIC = "not public for the 910; as the 310"
-_GUESS = "no public figure"
-
 _PATHS_310 = {
-    ("gm", "cbuf"): Rate(67, "V", "DDR read, L2 128"),
-    ("gm", "ub"): Rate(67, "V", "DDR read, L2 128"),
-    ("cbuf", "ca"): Rate(256, "V", "instruction tables of 910B; the chip's ini file says 512"),
-    ("cbuf", "cb"): Rate(128, "V", "instruction tables of 910B; the chip's ini file says 256"),
-    ("cbuf", "ub"): Rate(128, "V", "ini"),
-    ("ub", "cbuf"): Rate(128, "V", "ini; an older one says 512"),
-    ("cc", "ub"): Rate(256, "V", "ini; older ones say 128 or 512"),
-    ("ub", "gm"): Rate(64, "V", "ini"),
+    ("gm", "cbuf"): 67,  # V: DDR read, L2 128
+    ("gm", "ub"): 67,  # V: DDR read, L2 128
+    ("cbuf", "ca"): 256,  # V: instruction tables of 910B; the chip's ini file says 512
+    ("cbuf", "cb"): 128,  # V: instruction tables of 910B; the chip's ini file says 256
+    ("cbuf", "ub"): 128,  # V: ini
+    ("ub", "cbuf"): 128,  # V: ini; an older one says 512
+    ("cc", "ub"): 256,  # V: ini; older ones say 128 or 512
+    ("ub", "gm"): 64,  # V: ini
 }
 
 _PATHS_910 = {
-    **{path: Rate(rate.value, "A", _NOT_PUBLIC) for path, rate in _PATHS_310.items()},
-    ("gm", "cbuf"): Rate(64, "A", "between 37.5 (1.2 TB/s over 32 cores) and the 310's L2, 128"),
-    ("gm", "ub"): Rate(64, "A", "between 37.5 (1.2 TB/s over 32 cores) and the 310's L2, 128"),
+    **_PATHS_310,  # A: not public for the 910
+    ("gm", "cbuf"): 64,  # A: between 37.5 (1.2 TB/s over 32 cores) and the 310's L2, 128
+    ("gm", "ub"): 64,  # A: between 37.5 (1.2 TB/s over 32 cores) and the 310's L2, 128
 }
 
 ASCEND_910 = DaVinci(
     name="ascend910",
     description="the 32 DaVinci cores of an Ascend 910 (dav-c100)",
     cores=32,
-    clock_hz=Rate(1e9, "D", "256 TFLOPS / 32 cores / 8,192 = 977 MHz"),
+    clock_hz=1e9,  # D: 256 TFLOPS / 32 cores / 8,192 = 977 MHz
     l1=1 << 20,
     l0a=64 << 10,
     l0b=64 << 10,
@@ -157,19 +140,19 @@ ASCEND_910 = DaVinci(
     l2=32 << 20,
     events=4,
     paths=_PATHS_910,
-    mad_head=Rate(60, "A", "measured on 910B1: 61 and 63"),
-    queue=Rate(16, "A", _GUESS),
-    latency=Rate(100, "A", _GUESS),
-    barrier_blocks=Rate(10, "A", "910B's manual"),
-    memory=Rate(1200, "S", "1.2 TB/s at 1 GHz"),
-    hit=Rate(128, "A", _NOT_PUBLIC),
+    mad_head=60,  # A: measured on 910B1: 61 and 63
+    queue=16,  # A: no public figure
+    latency=100,  # A: no public figure
+    barrier_blocks=10,  # A: 910B's manual
+    memory=1200,  # S: 1.2 TB/s at 1 GHz
+    hit=128,  # A: not public for the 910; as the 310
 )
 
 ASCEND_310 = DaVinci(
     name="ascend310",
     description="the 2 DaVinci cores of an Ascend 310 (dav-m100)",
     cores=2,
-    clock_hz=Rate(680e6, "V", "conflicts with 8 TFLOPS, which need 488 MHz"),
+    clock_hz=680e6,  # V: conflicts with 8 TFLOPS, which need 488 MHz
     l1=1 << 20,
     l0a=64 << 10,
     l0b=64 << 10,
@@ -178,12 +161,12 @@ ASCEND_310 = DaVinci(
     l2=8 << 20,
     events=4,
     paths=_PATHS_310,
-    mad_head=Rate(60, "A", "measured on 910B1: 61 and 63"),
-    queue=Rate(16, "A", _GUESS),
-    latency=Rate(100, "A", _GUESS),
-    barrier_blocks=Rate(10, "A", "910B's manual"),
-    memory=Rate(75, "S", "51.2 GB/s of LPDDR4X at 680 MHz"),
-    hit=Rate(128, "V", "ini"),
+    mad_head=60,  # A: measured on 910B1: 61 and 63
+    queue=16,  # A: no public figure
+    latency=100,  # A: no public figure
+    barrier_blocks=10,  # A: 910B's manual
+    memory=75,  # S: 51.2 GB/s of LPDDR4X at 680 MHz
+    hit=128,  # V: ini
     divides=False,
 )
 
@@ -191,7 +174,7 @@ ASCEND_910B1 = DaVinci(
     name="ascend910b1",
     description="one of the 24 cube cores of an Ascend 910B1 (dav-c220)",
     cores=24,
-    clock_hz=Rate(1.85e9, "V", _DEVKIT),
+    clock_hz=1.85e9,  # V: asc-devkit
     l1=512 << 10,
     l0a=64 << 10,
     l0b=64 << 10,
@@ -200,17 +183,17 @@ ASCEND_910B1 = DaVinci(
     l2=192 << 20,
     events=8,
     paths={
-        ("gm", "cbuf"): Rate(110, "V", "L2; DDR 32"),
-        ("cbuf", "ca"): Rate(256, "V", "instruction tables; the ini file says 512"),
-        ("cbuf", "cb"): Rate(128, "V", "instruction tables; the ini file says 256"),
-        ("cc", "gm"): Rate(64, "V", "L2 86"),
+        ("gm", "cbuf"): 110,  # V: L2; DDR 32
+        ("cbuf", "ca"): 256,  # V: instruction tables; the ini file says 512
+        ("cbuf", "cb"): 128,  # V: instruction tables; the ini file says 256
+        ("cc", "gm"): 64,  # V: L2 86
     },
-    mad_head=Rate(61, "M", "64 x 64 x 64 without overlap: 125 cycles a mad"),
-    queue=Rate(32, "V", "of MTE1; assumed for the others"),
-    latency=Rate(40, "M", "ladder of products, cases 0 and 1: cycles of a transfer beside bursts"),
-    barrier_blocks=Rate(10, "V", "manual"),
-    load_head=Rate(23.5, "M", "ladder of products, cases 0 and 1: 47 a step beside the rates"),
-    burst=Rate(3.38, "M", "ladder of products, cases 0 and 1: rows of 128 bytes"),
+    mad_head=61,  # M: 64 x 64 x 64 without overlap: 125 cycles a mad
+    queue=32,  # V: of MTE1; assumed for the others
+    latency=40,  # M: ladder of products, cases 0 and 1: cycles of a transfer beside bursts
+    barrier_blocks=10,  # V: manual
+    load_head=23.5,  # M: ladder of products, cases 0 and 1: 47 a step beside the rates
+    burst=3.38,  # M: ladder of products, cases 0 and 1: rows of 128 bytes
 )
 
 CORES = (ASCEND_910, ASCEND_310, ASCEND_910B1)
@@ -230,27 +213,12 @@ PIPES = {
 """The pipe of each path."""
 
 
-def assumptions(core: DaVinci) -> dict[str, Rate]:
-    """The figures of a core that no public source gives, by name; reports print them."""
-    named = {
-        "clock_hz": core.clock_hz,
-        "mad_head": core.mad_head,
-        "queue": core.queue,
-        "latency": core.latency,
-        "barrier_blocks": core.barrier_blocks,
-        "memory": core.memory,
-        "hit": core.hit,
-        **{f"{source} -> {target}": rate for (source, target), rate in core.paths.items()},
-    }
-    return {name: rate for name, rate in named.items() if rate.tag == "A"}
-
-
 def machine_of(core: DaVinci) -> Machine:
-    """The machine of one core, for planning: elements of 2 bytes whose sums have 4."""
+    """The memories, paths and pipes of one core; elements of 2 bytes whose sums have 4."""
     sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
     granules = {"cbuf": BLOCK, "ca": FRACTAL, "cb": FRACTAL, "cc": 2 * FRACTAL, "ub": BLOCK}
     memories = (
-        Memory(name="gm", bytes_per_cycle=core.paths["gm", "cbuf"].value),
+        Memory(name="gm", bytes_per_cycle=core.paths["gm", "cbuf"]),
         *(
             Memory(name=name, bytes=size, granule=granules[name])
             for name, size in sizes.items()
@@ -260,15 +228,15 @@ def machine_of(core: DaVinci) -> Machine:
     return Machine(
         name=core.name,
         description=core.description,
-        clock_hz=core.clock_hz.value,
+        clock_hz=core.clock_hz,
         memories=memories,
         moves=tuple(_move(core, source, target) for source, target in core.paths),
         engines=tuple(
-            Engine(name=name, queue=int(core.queue.value))
+            Engine(name=name, queue=int(core.queue))
             for name in dict.fromkeys(("m", "v", *(PIPES[path] for path in core.paths)))
             if name != "v" or core.ub
         ),
-        primitives=tuple(_primitives(core)),
+        primitives=(),
         main="gm",
         element="fixed16",
         accumulator="fixed32",
@@ -283,41 +251,11 @@ def _move(core: DaVinci, source: str, target: str) -> Move:
         source=source,
         target=target,
         engine=PIPES[source, target],
-        bytes_per_cycle=core.paths[source, target].value,
-        latency=int(core.latency.value) if slow else 0,
+        bytes_per_cycle=core.paths[source, target],
+        latency=int(core.latency) if slow else 0,
         in_flight=4 if slow else 1,
         transaction=BLOCK,
     )
-
-
-def _primitives(core: DaVinci) -> list[Primitive]:
-    products = Primitive(
-        name="mad",
-        operations=("matmul",),
-        engine="m",
-        operands={
-            "input": Storage(memory="ca", multiples=dict.fromkeys(("n", "m", "ci"), CUBE)),
-            "weight": Storage(memory="cb", multiples={"co": CUBE, "ci": CUBE}),
-            "output": Storage(memory="cc", multiples=dict.fromkeys(("n", "m", "co"), CUBE)),
-        },
-        epilogue=(("requantise",),),
-        cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/16)",
-        peak="b0*b1*n*m*co*ci/4096",
-        multiples=dict.fromkeys(("n", "m", "co", "ci"), CUBE),
-    )
-    if not core.ub:
-        return [products]
-    points = Primitive(
-        name="vector",
-        operations=("add", "sub", "mul", "relu", "clip", "requantise"),
-        engine="v",
-        operands={"input": Storage(memory="ub"), "output": Storage(memory="ub")}
-        | {role: Storage(memory="ub") for role in ("weight", "residual")},
-        epilogue=(("add",), ("relu", "clip")),
-        cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
-        peak="d0*d1*d2*d3*d4*d5/128",
-    )
-    return [products, points]
 
 
 __all__ = [
@@ -326,7 +264,5 @@ __all__ = [
     "ASCEND_910B1",
     "CORES",
     "DaVinci",
-    "Rate",
-    "assumptions",
     "machine_of",
 ]

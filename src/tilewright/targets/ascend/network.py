@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tilewright.machine import Fusion, Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
@@ -20,7 +21,7 @@ from tilewright.targets.ascend.formats import (
     image,
     nz,
 )
-from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, Rate, machine_of
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, machine_of
 from tilewright.targets.ascend.vector_primitives import POINTS, points_of, vector_primitives
 
 
@@ -31,8 +32,8 @@ def chip_machine(core: DaVinci) -> Machine:
     memories = tuple(
         memory.model_copy(
             update={
-                "bytes_per_cycle": core.memory.value,
-                "own": AscendMemory(cached=core.l2, hit_bytes_per_cycle=core.hit.value),
+                "bytes_per_cycle": core.memory,
+                "own": AscendMemory(cached=core.l2, hit_bytes_per_cycle=core.hit),
             }
         )
         if memory.name == machine.main
@@ -67,23 +68,15 @@ def as_varied(core: DaVinci, machine: Machine) -> DaVinci:
     latencies = {move.source: move.latency for move in reversed(machine.moves)}
     queues = {engine.name: engine.queue for engine in machine.engines}
     varied: dict[str, object] = {field: sizes.get(name) or 0 for field, name in MEMORIES.items()}
-    varied["clock_hz"] = _rate(core.clock_hz, machine.clock_hz)
-    varied["latency"] = _rate(core.latency, latencies.get(machine.main, 0))
-    varied["queue"] = _rate(core.queue, queues.get("m", 0))
-    varied["paths"] = {
-        path: _rate(rate, rates.get(path, rate.value)) for path, rate in core.paths.items()
-    }
+    varied |= {"clock_hz": machine.clock_hz, "cores": machine.cores}
+    varied |= {"latency": latencies.get(machine.main, 0), "queue": queues.get("m", 0)}
+    varied["paths"] = {path: rates.get(path, rate) for path, rate in core.paths.items()}
+    varied["memory"] = 0
     if isinstance(main.own, AscendMemory):
-        varied["l2"] = main.own.cached
-        varied["hit"] = _rate(core.hit, main.own.hit_bytes_per_cycle or 0)
-        varied["memory"] = _rate(core.memory, main.bytes_per_cycle or 0)
+        varied |= {"l2": main.own.cached, "hit": main.own.hit_bytes_per_cycle or 0}
+        varied["memory"] = main.bytes_per_cycle or 0
     varied["events"] = machine.synchronisation.count
     return replace(core, **varied)
-
-
-def _rate(known: Rate, value: float) -> Rate:
-    """A figure of the hardware, or the one that was asked for in its place."""
-    return known if known.value == value else Rate(value, "A", "asked for")
 
 
 def network_machine(core: DaVinci) -> Machine:
@@ -91,21 +84,16 @@ def network_machine(core: DaVinci) -> Machine:
     in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and relu on
     the way out."""
     machine = machine_of(core)
-    vector = machine.primitive("vector")
-    everywhere = Storage(memory="ub", layout="any")
-    vector = vector.model_copy(
-        update={
-            "operations": points_of(core),
-            "operands": dict.fromkeys(("input", "weight", "residual", "output"), everywhere),
-            "epilogue": (("relu", "clip"), ("cast",)),
-        }
-    )
+    vector = _anywhere("vector", points_of(core), ("input", "weight", "residual"))
+    vector = vector.model_copy(update={"epilogue": (("relu", "clip"), ("cast",))})
+    # Fractalise, defractalise and the like.
+    formats = _anywhere("formats", ("convert_layout",), ("input",), ("float16", "int8"))
     widths = (2, 1)
     primitives = (*map(_product, widths), *map(_convolution, widths))
-    primitives = (*primitives, *map(_depthwise, widths), _formats(), vector)
+    primitives = (*primitives, *map(_depthwise, widths), formats, vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
-    late = {"latency": int(core.mad_head.value)}
+    late = {"latency": int(core.mad_head)}
     moves = tuple(
         move.model_copy(update=late) if move.target in ("ca", "cb") else move
         for move in machine.moves
@@ -164,83 +152,101 @@ TAPS = AscendOperand(apart=("kh", "kw"))
 def _product(width: int) -> Primitive:
     """Matrix products of elements of so many bytes: halves, or int8 by constant weights."""
     rows, columns, depth = _cubes("n", "m"), _cubes("co"), {"ci": block_elements(width)}
-    layout, result = f"{MATRICES}{nz(width)}", f"{MATRICES}{nz()}"
     # No transposition turns blocks of int8 on the way to the cube.
-    turned, elements = width == 2, ("float16",) if width == 2 else ()
-    product = Primitive(
-        name="mad",
-        operations=("matmul",),
-        engine="m",
-        operands={
-            "input": Storage(
-                memory="ca",
-                multiples=rows | depth,
-                layout=layout,
-                turned=turned,
-                elements=elements,
-            ),
-            "weight": Storage(
-                memory="cb",
-                multiples=columns | depth,
-                layout=layout,
-                turned=turned,
-                elements=elements,
-            ),
-            "bias": Storage(memory="ub", at_store=True, multiples=columns, element_bytes=2),
-            "residual": Storage(
-                memory="ub", at_store=True, multiples=rows | columns, layout=result
-            ),
-            "output": Storage(memory="cc", multiples=rows | columns, layout=result),
-        },
-        epilogue=_EPILOGUE,
-        reserved=_LEFT,
+    side: dict[str, Any] = {
+        "layout": f"{MATRICES}{nz(width)}",
+        "turned": width == 2,
+        "elements": ("float16",) if width == 2 else (),
+    }
+    return _of_cube(
+        *(width, "mad", "matmul", f"{MATRICES}{nz()}", columns, rows | columns),
+        Storage(memory="ca", multiples=rows | depth, **side),
+        Storage(memory="cb", multiples=columns | depth, **side),
         cycles=f"b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/{depth['ci']})",
         peak=f"b0*b1*n*m*co*ci/{256 * depth['ci']}",
         multiples=rows | columns | depth,
         blocks=("n", "m", "co", "ci"),
         limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
-        sums=True,
     )
-    return product if width == 2 else _of_integers(product)
 
 
 def _convolution(width: int) -> Primitive:
     """Convolutions of elements of so many bytes; see ``_product``. Next to the cube they go tap by
     tap: img2col makes a product of each. Groups are of whole blocks of channels (join-groups)."""
-    results, depth = _cubes("co", "ow"), {"ci": block_elements(width)}
-    convolution = Primitive(
-        name="conv",
-        operations=("conv",),
-        engine="m",
-        operands={
-            "input": Storage(
-                memory="ca",
-                multiples=depth | _cubes("ow"),
-                layout=image(width),
-                elements=("float16",) if width == 2 else (),
-                fills=width == 1,
-                own=TAPS,
-            ),
-            "weight": Storage(
-                memory="cb",
-                multiples=_cubes("co") | depth,
-                layout=convolution_weight(width),
-            ),
-            "bias": Storage(memory="ub", at_store=True, multiples=_cubes("co"), element_bytes=2),
-            "residual": Storage(memory="ub", at_store=True, multiples=results, layout=image()),
-            "output": Storage(memory="cc", multiples=results, layout=image()),
-        },
-        epilogue=_EPILOGUE,
-        reserved=_LEFT,
+    depth, columns = {"ci": block_elements(width)}, _cubes("co")
+    weights = convolution_weight(width)
+    return _of_cube(
+        *(width, "conv", "conv", image(), columns, _cubes("co", "ow")),
+        _windows(width, depth | _cubes("ow")),
+        Storage(memory="cb", multiples=columns | depth, layout=weights),
         cycles=f"g*ceil(oh*ow/16)*ceil(co/16)*ceil(ci/{depth['ci']})*kh*kw",
         peak=f"g*n*oh*ow*co*ci*kh*kw/{256 * depth['ci']}",
-        multiples=_cubes("co") | depth,
+        multiples=columns | depth,
         blocks=("co", "ci"),
         limits={"n": 1, "g": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
-        sums=True,
     )
-    return convolution if width == 2 else _of_integers(convolution)
+
+
+def _depthwise(width: int) -> Primitive:
+    """Depthwise convolutions of elements of so many bytes: each block of channels by a diagonal."""
+    block = {"c": block_elements(width)}
+    channels = _cubes("c", "ow") | block
+    return _of_cube(
+        *(width, "depthwise", "depthwise_conv", image(), block, channels),
+        _windows(width, channels),
+        Storage(memory="cb", multiples=block, element_bytes=BLOCK),
+        cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
+        peak="n*oh*ow*c*kh*kw/256",
+        multiples=block,
+        blocks=("c",),
+        limits={"n": 1, "c": MOST, "kh": 1, "kw": 1},
+        whole=("ow",),
+    )
+
+
+def _windows(width: int, multiples: dict[str, int]) -> Storage:
+    """An image next to the cube."""
+    elements = ("float16",) if width == 2 else ()
+    return Storage(
+        memory="ca",
+        multiples=multiples,
+        layout=image(width),
+        elements=elements,
+        fills=width == 1,
+        own=TAPS,
+    )
+
+
+def _of_cube(
+    width: int,
+    name: str,
+    operation: str,
+    layout: str,
+    columns: dict[str, int],
+    results: dict[str, int],
+    left: Storage,
+    right: Storage,
+    **others: Any,
+) -> Primitive:
+    """A primitive of operands of so many bytes, whose results leave L0C with an epilogue in UB."""
+    primitive = Primitive(
+        name=name,
+        operations=(operation,),
+        engine="m",
+        operands={
+            "input": left,
+            "weight": right,
+            "bias": Storage(memory="ub", at_store=True, multiples=columns, element_bytes=2),
+            "residual": Storage(memory="ub", at_store=True, multiples=results, layout=layout),
+            "output": Storage(memory="cc", multiples=results, layout=layout),
+        },
+        epilogue=_EPILOGUE,
+        reserved=_LEFT,
+        sums=True,
+        **others,
+    )
+    return primitive if width == 2 else _of_integers(primitive)
 
 
 def _of_integers(primitive: Primitive) -> Primitive:
@@ -265,53 +271,16 @@ def _of_integers(primitive: Primitive) -> Primitive:
     )
 
 
-def _depthwise(width: int) -> Primitive:
-    """Depthwise convolutions of elements of so many bytes: each block of channels by a diagonal."""
-    block = {"c": block_elements(width)}
-    channels = _cubes("c", "ow")
-    depthwise = Primitive(
-        name="depthwise",
-        operations=("depthwise_conv",),
-        engine="m",
-        operands={
-            "input": Storage(
-                memory="ca",
-                multiples=channels | block,
-                layout=image(width),
-                elements=("float16",) if width == 2 else (),
-                fills=width == 1,
-                own=TAPS,
-            ),
-            "weight": Storage(memory="cb", multiples=block, element_bytes=BLOCK),
-            "bias": Storage(
-                memory="ub", at_store=True, multiples=_cubes("c") | block, element_bytes=2
-            ),
-            "residual": Storage(
-                memory="ub", at_store=True, multiples=channels | block, layout=image()
-            ),
-            "output": Storage(memory="cc", multiples=channels | block, layout=image()),
-        },
-        epilogue=_EPILOGUE,
-        reserved=_LEFT,
-        cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
-        peak="n*oh*ow*c*kh*kw/256",
-        multiples=block,
-        blocks=("c",),
-        limits={"n": 1, "c": MOST, "kh": 1, "kw": 1},
-        whole=("ow",),
-        sums=True,
-    )
-    return depthwise if width == 2 else _of_integers(depthwise)
-
-
-def _formats() -> Primitive:
-    """Changes of format: fractalise, defractalise and the like."""
-    anywhere = Storage(memory="ub", layout="any", elements=("float16", "int8"))
+def _anywhere(
+    name: str, operations: tuple[str, ...], roles: tuple[str, ...], elements: tuple[str, ...] = ()
+) -> Primitive:
+    """An operation of the vector unit on elements as they lie, in any layout."""
+    storage = Storage(memory="ub", layout="any", elements=elements)
     return Primitive(
-        name="formats",
-        operations=("convert_layout",),
+        name=name,
+        operations=operations,
         engine="v",
-        operands={"input": anywhere, "output": anywhere},
+        operands=dict.fromkeys((*roles, "output"), storage),
         cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
         peak="d0*d1*d2*d3*d4*d5/128",
     )

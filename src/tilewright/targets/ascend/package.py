@@ -47,7 +47,6 @@ from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
-from tilewright.targets.ascend.sharing import main_memory
 from tilewright.tile.dialect import ProgramOp
 
 CONSTANTS = "constants"
@@ -78,7 +77,7 @@ def device_of(machine: Machine) -> Device:
     own = machine.own
     chosen = own.fractalise if isinstance(own, AscendMachine) else "planned"
     methods = METHODS if chosen == "planned" else (chosen,)
-    return Device(core_of(machine), main_memory(machine), methods)
+    return Device(core_of(machine), methods)
 
 
 def write_package(compilation: Compilation, directory: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from tilewright.codegen.nest.value import Expr, Value, of, variable
 from tilewright.errors import refuse
@@ -213,23 +213,6 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
-def uses_length(program: Program) -> bool:
-    """Return True if a loop's count or an argument depends on ``LENGTH``."""
-
-    def depends(value: Any) -> bool:
-        if isinstance(value, Place):
-            value = value.address
-        if isinstance(value, tuple):
-            return any(depends(part) for part in cast("tuple[Any, ...]", value))
-        return isinstance(value, Expr) and LENGTH.python in value.python
-
-    return any(
-        depends(statement.count if isinstance(statement, Loop) else statement.arguments)
-        for statement in statements(program.body)
-        if isinstance(statement, Loop | Command)
-    )
-
-
 class Access(NamedTuple):
     """Bytes that one execution touches."""
 
@@ -239,6 +222,12 @@ class Access(NamedTuple):
     bytes: int
     counts: tuple[int, ...]
     strides: tuple[int, ...]
+
+    @property
+    def end(self) -> int:
+        """Where its last byte ends."""
+        pairs = zip(self.counts, self.strides, strict=True)
+        return self.start + self.bytes + sum((count - 1) * stride for count, stride in pairs)
 
 
 class Executed(NamedTuple):

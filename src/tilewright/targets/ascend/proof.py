@@ -62,12 +62,6 @@ class Problem:
         return f"{self.kind}: {self.text}"
 
 
-@dataclass
-class _Set:
-    clock: Ints
-    flag: Flag
-
-
 def prove(
     program: Program,
     *,
@@ -124,62 +118,49 @@ def missing_barriers(
     return doubtful
 
 
+@dataclass(eq=False)
 class _Proof:
-    def __init__(
-        self,
-        steps: list[Executed],
-        events: int,
-        binary: bool,
-        most: int,
-        *,
-        cut: bool,
-        own: bool,
-        mended: dict[Command, tuple[int, int]] | None = None,
-    ) -> None:
-        self.mended = mended
-        self.cut, self.own = cut, own
+    steps: list[Executed]
+    events: int
+    binary: bool
+    most: int
+    cut: bool
+    own: bool
+    mended: dict[Command, tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
         self.problems: list[Problem] = []
-        self.steps = steps
-        self.events, self.binary, self.most = events, binary, most
         self.known = {pipe: np.zeros(len(PIPES), np.int64) for pipe in PIPES}
         self.numbers = np.zeros(len(PIPES), np.int64)
         # Of each step, from 1: its pipe and its number there. Step 0 is none.
-        self.pipe_of = np.zeros(len(steps) + 1, np.int64)
-        self.number_of = np.zeros(len(steps) + 1, np.int64)
+        self.pipe_of = np.zeros(len(self.steps) + 1, np.int64)
+        self.number_of = np.zeros(len(self.steps) + 1, np.int64)
         self.written: dict[str, Ints] = {}
         self.read: dict[str, Ints] = {}
-        self.raised: dict[tuple[str, str, int], list[_Set]] = {}
+        self.raised: dict[tuple[str, str, int], list[tuple[Ints, Flag]]] = {}
         self.waited: dict[tuple[str, str, int], int] = {}
         self.stored = {
-            access.home for step in steps for access in step.writes if access.home.startswith("gm ")
+            access.home
+            for step in self.steps
+            for access in step.writes
+            if access.home.startswith("gm ")
         }
         sizes: dict[str, int] = {}
-        for step in steps:
+        for step in self.steps:
             for access in (*step.reads, *step.writes):
-                pairs = zip(access.counts, access.strides, strict=True)
-                reach = access.start + access.bytes + sum((c - 1) * s for c, s in pairs)
-                sizes[access.home] = max(sizes.get(access.home, 0), reach)
+                sizes[access.home] = max(sizes.get(access.home, 0), access.end)
         for home, size in sizes.items():
             blocks = -(-size // _granule(home))
             self.written[home] = np.zeros(blocks, np.int64)
             self.read[home] = np.zeros((len(PIPES), blocks), np.int64)
-        for number, step in enumerate(steps, 1):
+        for number, step in enumerate(self.steps, 1):
             self._step(number, step)
-            if len(self.problems) >= most:
+            if len(self.problems) >= self.most:
                 return
         for (source, target, event), sets in self.raised.items():
-            for step in sets:
+            for _, flag in sets:
                 text = f"set_flag({source}, {target}, {event}) is never waited for"
-                self._add("leftover", text, step.flag)
-
-    def _add(
-        self,
-        kind: str,
-        text: str,
-        later: Command | Flag | Barrier,
-        earlier: Command | Flag | Barrier | None = None,
-    ) -> None:
-        self.problems.append(Problem(kind, text, later, earlier))
+                self.problems.append(Problem("leftover", text, flag))
 
     def _step(self, number: int, step: Executed) -> None:
         statement = step.statement
@@ -190,13 +171,14 @@ class _Proof:
         if pipe == "S":
             return
         if isinstance(statement, Barrier):
-            for which in PIPES if pipe == "ALL" else (pipe,):
-                self.numbers[PIPES.index(which)] += 1
-            for which in PIPES if pipe == "ALL" else (pipe,):
-                if pipe == "ALL":
-                    self.known[which][:] = self.numbers
-                else:
-                    self.known[which][PIPES.index(which)] = self.numbers[PIPES.index(which)]
+            if pipe == "ALL":
+                self.numbers += 1
+                for known in self.known.values():
+                    known[:] = self.numbers
+            else:
+                place = PIPES.index(pipe)
+                self.numbers[place] += 1
+                self.known[pipe][place] = self.numbers[place]
             return
         place = PIPES.index(pipe)
         self.numbers[place] += 1
@@ -242,8 +224,8 @@ class _Proof:
             late = self.number_of[last] > known[self.pipe_of[last]]
         self._late(statement, home, verb, "written", last[late])
         if not writes and not self.cut and not home.startswith("gm ") and not last.all():
-            self._add("uninitialised", f"{statement.name} reads {home}, which nothing wrote",
-                      statement)  # fmt: skip
+            text = f"{statement.name} reads {home}, which nothing wrote"
+            self.problems.append(Problem("uninitialised", text, statement))
         if writes:
             for other in range(len(PIPES)):
                 if other != place:
@@ -259,29 +241,31 @@ class _Proof:
                 f"{statement.name} ({statement.pipe}) {verb} {home}, which {earlier.name} "
                 f"({earlier.pipe}) may not have {done}"
             )
-            self._add("race", text, statement, earlier)
+            self.problems.append(Problem("race", text, statement, earlier))
 
     def _flag(self, flag: Flag, event: int) -> None:
         key = (flag.source, flag.target, event)
         name = f"{flag.kind}_flag({flag.source}, {flag.target}, {event})"
         if not 0 <= event < self.events:
-            self._add("event", f"{name}: a pair has {self.events} events", flag)
+            self.problems.append(Problem("event", f"{name}: a pair has {self.events} events", flag))
         sets = self.raised.setdefault(key, [])
         source, target = PIPES.index(flag.source), PIPES.index(flag.target)
         if flag.kind == "set":
             self.numbers[source] += 1
             if self.binary and (sets or self.known[flag.source][target] < self.waited.get(key, 0)):
-                self._add("again", f"{name} while its last wait may be still to come", flag)
+                self.problems.append(
+                    Problem("again", f"{name} while its last wait may be still to come", flag)
+                )
             clock = self.known[flag.source].copy()
             clock[source] = self.numbers[source]
-            sets.append(_Set(clock, flag))
+            sets.append((clock, flag))
             return
         self.numbers[target] += 1
         self.waited[key] = int(self.numbers[target])
         if not sets:
-            self._add("deadlock", f"{name}: nothing before has set it", flag)
+            self.problems.append(Problem("deadlock", f"{name}: nothing before has set it", flag))
             return
-        np.maximum(self.known[flag.target], sets.pop(0).clock, out=self.known[flag.target])
+        np.maximum(self.known[flag.target], sets.pop(0)[0], out=self.known[flag.target])
 
 
 def _granule(home: str) -> int:

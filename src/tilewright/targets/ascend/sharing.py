@@ -4,7 +4,7 @@ Cores load from a cache in front of main memory (L2), which they share. Where it
 of a kernel, every byte of a tensor comes from memory once, for all blocks. A core that loads a
 tensor then gets the least of
 
-- what the cache gives a core (``MainMemory.hit``);
+- what the cache gives a core (``DaVinci.hit``);
 - its part of the memory's bandwidth, at most what its own path takes, times how often all blocks
   together load each byte of the tensor.
 
@@ -21,82 +21,52 @@ blocks takes to start is not public, and 0 here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapreplace
 
-from tilewright.machine import Machine
-from tilewright.planning.own import shared_cache
 from tilewright.targets.ascend.blocks import alike, traces
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Access, Command, Executed, Program
 from tilewright.targets.ascend.timing import Timed, Timing, bytes_of, simulate_trace
 
 
-@dataclass(frozen=True)
-class MainMemory:
-    """The main memory that cores share."""
-
-    cores: int
-    rate: float
-    """Bytes a cycle of main memory, for all cores."""
-    cached: int
-    """Bytes of the cache."""
-    hit: float
-    """Bytes a cycle of the cache, for one core."""
-
-
-def main_memory(machine: Machine) -> MainMemory | None:
-    """Return the main memory that a machine's cores share; None where a core has its share to
-    itself."""
-    main = machine.memory(machine.main)
-    cache = shared_cache(machine)
-    if cache is None or main.bytes_per_cycle is None:
-        return None
-    rate, hit = main.bytes_per_cycle, cache.hit_bytes_per_cycle
-    return MainMemory(machine.cores, rate, cache.bytes, hit)
-
-
-def simulate_blocks(
-    program: Program, core: DaVinci, memory: MainMemory, *, length: int | None = None
-) -> Timing:
+def simulate_blocks(program: Program, core: DaVinci, *, length: int | None = None) -> Timing:
     """The times of a launch. ``busy`` are cycles of a core, of all cores on average."""
-    times = [time for time, _ in _block_times(program, core, memory, length)]
+    times = [time for time, _ in _block_times(program, core, length)]
     pipes = times[0].busy
-    busy = {pipe: sum(time.busy[pipe] for time in times) / memory.cores for pipe in pipes}
-    cycles = makespan([time.cycles for time in times], memory.cores)
-    return Timing(cycles, busy, sum(time.main_bytes for time in times))
+    busy = {pipe: sum(time.busy[pipe] for time in times) / core.cores for pipe in pipes}
+    cycles = makespan([time.cycles for time in times], core.cores)
+    main_bytes = sum(time.main_bytes for time in times)
+    return Timing(cycles=cycles, busy=busy, main_bytes=main_bytes)
 
 
-def estimate(program: Program, core: DaVinci, memory: MainMemory) -> float:
+def estimate(program: Program, core: DaVinci) -> float:
     """About what a launch takes whose program has no flags yet: the busiest pipe's time of each
     block, and what the others take for one of its tiles."""
     cycles: list[float] = []
-    for time, steps in _block_times(program, core, memory):
+    for time, steps in _block_times(program, core):
         commands = (step.statement for step in steps if isinstance(step.statement, Command))
         stores = sum(command.pipe == "MTE3" for command in commands)
         rest = sum(time.busy.values()) - max(time.busy.values())
         cycles.append(time.cycles + rest / max(stores, 1))
-    return makespan(cycles, memory.cores)
+    return makespan(cycles, core.cores)
 
 
 def _block_times(
-    program: Program, core: DaVinci, memory: MainMemory, length: int | None = None
+    program: Program, core: DaVinci, length: int | None = None
 ) -> list[tuple[Timing, Sequence[Executed]]]:
     """Return, for each block, the times on a core, and its executions; of blocks alike one is
     simulated."""
     steps = traces(program, length)
     first = alike(steps)
-    rates = loading_rates(program, steps, core, memory)
+    rates = loading_rates(program, steps, core)
     times = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
     return [(times[number], steps[number]) for number in first]
 
 
-def first_block(
-    program: Program, core: DaVinci, memory: MainMemory | None, *, length: int | None = None
-) -> list[Timed]:
+def first_block(program: Program, core: DaVinci, *, length: int | None = None) -> list[Timed]:
     """The commands of the first block, with all cores at work."""
     steps = traces(program, length)
-    rates = {} if memory is None else loading_rates(program, steps, core, memory)
+    rates = loading_rates(program, steps, core)
     commands: list[Timed] = []
     simulate_trace(steps[0], core, rates=rates, commands=commands)
     return commands
@@ -111,10 +81,13 @@ def makespan(cycles: Sequence[float], cores: int) -> float:
 
 
 def loading_rates(
-    program: Program, steps: Sequence[Sequence[Executed]], core: DaVinci, memory: MainMemory
+    program: Program, steps: Sequence[Sequence[Executed]], core: DaVinci
 ) -> Mapping[tuple[str, str], float]:
-    """Bytes a cycle between each tensor and the memories that it is moved to and from."""
-    held = sum(tensor.bytes for tensor in program.tensors) <= memory.cached
+    """Bytes a cycle between each tensor and the memories that it is moved to and from; none where
+    each core has its own share of main memory."""
+    if not core.memory:
+        return {}
+    held = sum(tensor.bytes for tensor in program.tensors) <= core.l2
     loaded: dict[str, int] = {}
     boxes: dict[str, set[Access]] = {}
     loading = 0
@@ -125,7 +98,7 @@ def loading_rates(
         for access in reads:
             loaded[access.home] = loaded.get(access.home, 0) + bytes_of(access)
             boxes.setdefault(access.home, set()).add(access)
-    share = memory.rate / min(memory.cores, max(loading, 1))
+    share = core.memory / min(core.cores, max(loading, 1))
     rates: dict[tuple[str, str], float] = {}
     for tensor in program.tensors:
         home = f"gm {tensor.name}"
@@ -133,20 +106,18 @@ def loading_rates(
         once = min(tensor.bytes, sum(map(bytes_of, boxes.get(home, ()))))
         often = max(1.0, loaded[home] / once) if once else 1.0
         for (source, target), path in core.paths.items():
-            own = min(path.value, share)
+            own = min(path, share)
             if source == "gm":
-                rates[home, target] = min(memory.hit, own * often) if held else own
+                rates[home, target] = min(core.hit, own * often) if held else own
             elif target == "gm":
-                rates[source, home] = path.value if held else own
+                rates[source, home] = path if held else own
     return rates
 
 
 __all__ = [
-    "MainMemory",
     "estimate",
     "first_block",
     "loading_rates",
-    "main_memory",
     "makespan",
     "simulate_blocks",
 ]

@@ -35,16 +35,9 @@ class AscendTarget(Target):
     kernels_overlap = False
     implements = frozenset(
         {
-            *(
-                Capability.TRANSACTION,
-                Capability.IN_FLIGHT,
-                Capability.CORES,
-                Capability.ELEMENT,
-                Capability.AT_STORE,
-                Capability.FILLS,
-                Capability.STALLS,
-                Capability.SYNCHRONISATION,
-            ),
+            *(Capability.TRANSACTION, Capability.IN_FLIGHT, Capability.CORES, Capability.ELEMENT),
+            *(Capability.AT_STORE, Capability.FILLS, Capability.STALLS),
+            Capability.SYNCHRONISATION,
         }
     )
     # The thesis's three dialects (section 6.3) are the three representations on such a core.

@@ -18,7 +18,7 @@ from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
 from tilewright.targets.ascend.package import FOLDER
 from tilewright.targets.ascend.reader.kernels import read_kernels
-from tilewright.targets.ascend.sharing import first_block, main_memory
+from tilewright.targets.ascend.sharing import first_block
 from tilewright.targets.ascend.timing import Timed
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
 def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:
     """Return the timed commands of the first block's core in a launch of each kernel function, from
     its C."""
-    folder, memory = runner.parts.directory / FOLDER, main_memory(runner.parts.machine)
+    folder = runner.parts.directory / FOLDER
     lengths = {launch.function: launch.longest for launch in runner.launches}
     return {
-        name: first_block(program, runner.core, memory, length=runner.size if longest else None)
+        name: first_block(program, runner.core, length=runner.size if longest else None)
         for name, longest in lengths.items()
         for program in read_kernels((folder / f"{name}.c").read_text(), runner.core)
         if program.name == name

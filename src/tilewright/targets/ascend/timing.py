@@ -18,8 +18,9 @@ Bandwidth of main memory is the core's own share (``DaVinci.paths``), or what ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import (
@@ -34,14 +35,14 @@ from tilewright.targets.ascend.program import (
 from tilewright.targets.ascend.proof import PIPES
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(BaseModel):
     """The simulated time of a kernel."""
 
-    cycles: float
-    busy: Mapping[str, float]
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    cycles: float = Field(ge=0)
+    busy: dict[str, float]
     """Cycles in which each pipe was busy."""
-    main_bytes: int
+    main_bytes: int = Field(ge=0)
     """Loaded from main memory and stored there."""
 
     @property
@@ -129,7 +130,7 @@ def simulate_trace(
         moved += size
         if commands is not None:
             commands.append(Timed(statement, start, start + taken, size))
-    return Timing(max(*done.values(), issued), busy, moved)
+    return Timing(cycles=max(*done.values(), issued), busy=busy, main_bytes=moved)
 
 
 def _cost(
@@ -142,17 +143,17 @@ def _cost(
 ) -> tuple[float, float]:
     """Cycles in which a command keeps its pipe, and those until it is complete."""
     if command.pipe == "M":
-        return cycles, core.mad_head.value
+        return cycles, core.mad_head
     if cycles:
         return cycles, 0.0
     path = _space(reads[0]), _space(writes[0])
     # Copies within UB take the vector unit, 256 bytes a cycle.
-    rate = core.paths[path].value if path in core.paths else 256.0
+    rate = core.paths.get(path, 256.0)
     rate = rates.get((reads[0].home, writes[0].home), rate)
     taken = bytes_of(reads[0]) / rate
     if "gm" not in path:
-        return taken + (core.load_head.value if command.pipe == "MTE1" else 0.0), 0.0
-    if path[0] == "gm" and core.burst.value:
+        return taken + (core.load_head if command.pipe == "MTE1" else 0.0), 0.0
+    if path[0] == "gm" and core.burst:
         bursts = bytes_of(reads[0]) // reads[0].bytes
-        return max(taken, bursts * core.burst.value) + core.latency.value, 0.0
-    return taken, core.latency.value
+        return max(taken, bursts * core.burst) + core.latency, 0.0
+    return taken, core.latency

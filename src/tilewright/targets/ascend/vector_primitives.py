@@ -6,11 +6,13 @@ Cycles are those of repeats: 128 halves or 64 floats each; exponentials take twi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from tilewright.machine import Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
+from tilewright.targets.ascend.isa import INDEX_ELEMENTS
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.turning import LINES
 from tilewright.targets.ascend.machine import CUBE, DaVinci
@@ -21,9 +23,6 @@ POINTS = tuple(
     if NAMES.get(name, name) in RECIPES or name == "pow"
 )
 """Elementwise operations that have kernels (kernels/recipes.py)."""
-
-INDICES = ("int64", "int32")
-"""Elements of look-ups' indices."""
 
 _MATRICES = ("input", "output")
 """Roles of whole matrices; the others are one row."""
@@ -55,8 +54,8 @@ def vector_primitives() -> tuple[Primitive, ...]:
         operations: tuple[str, ...],
         count: str,
         passes: int,
-        whole: tuple[str, ...] = (),
         operands: Mapping[str, Storage] = rows,
+        **others: Any,
     ) -> Primitive:
         return Primitive(
             name=name,
@@ -66,74 +65,49 @@ def vector_primitives() -> tuple[Primitive, ...]:
             epilogue=(("cast",),),
             cycles=f"ceil({count}*{passes}/64)",
             peak=f"{count}*{passes}/64",
-            whole=whole,
+            **others,
         )
 
+    def of_elements(*elements: str) -> Storage:
+        return Storage(memory="ub", elements=elements)
+
+    choices = dict.fromkeys(("input", "weight", "residual"), of_elements("float16", "bool"))
+    integers = {
+        "input": of_elements("float16", "int8", "int32"),
+        "residual": of_elements("float32"),
+        "output": of_elements("float16", "int8"),
+    }
+    scores = Storage(memory="ub", multiples=_SCORES)
+    axis, whole = f"{_POINTS}*axis", ("axis",)
     return (
-        primitive("softmax", ("softmax",), f"{_POINTS}*axis", 6, ("axis",)),
-        primitive("layer_norm", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",)),
-        primitive("softmax_nz", ("softmax",), f"{_POINTS}*axis", 6, ("axis",), blocks),
-        primitive("layer_norm_nz", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",), blocks),
+        primitive("softmax", ("softmax",), axis, 6, whole=whole),
+        primitive("layer_norm", ("layer_norm",), axis, 7, whole=whole),
+        primitive("softmax_nz", ("softmax",), axis, 6, blocks, whole=whole),
+        primitive("layer_norm_nz", ("layer_norm",), axis, 7, blocks, whole=whole),
         primitive("fold", ("fold",), _REDUCED, 1),
         primitive(
-            *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, ("kh", "kw"), images)
+            *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, images),
+            whole=("kh", "kw"),
         ),
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
         primitive("cast", ("cast",), _POINTS, 1),
-        Primitive(
-            name="choose",
-            operations=("less", "less_equal", "equal", "select"),
-            engine="v",
-            operands={
-                **dict.fromkeys(
-                    ("input", "weight", "residual"),
-                    Storage(memory="ub", elements=("float16", "bool")),
-                ),
-                "output": Storage(memory="ub"),
-            },
-            epilogue=(("cast",),),
-            cycles=f"ceil({_POINTS}*4/128)",
-            peak=f"{_POINTS}*4/128",
+        primitive(
+            *("choose", ("less", "less_equal", "equal", "select"), _POINTS, 2),
+            {**choices, "output": rows["output"]},
         ),
-        Primitive(
-            name="quantise",
-            operations=("quantise_linear", "dequantise_linear"),
-            engine="v",
-            operands={
-                "input": Storage(memory="ub", elements=("float16", "int8", "int32")),
-                "residual": Storage(memory="ub", elements=("float32",)),
-                "output": Storage(memory="ub", elements=("float16", "int8")),
-            },
-            epilogue=(("cast",),),
-            cycles=f"ceil({_POINTS}*6/64)",
-            peak=f"{_POINTS}*6/64",
-        ),
-        Primitive(
-            name="look_up",
-            operations=("gather",),
-            engine="v",
-            operands={
-                "input": Storage(memory="ub", elements=("float16", *INDICES)),
-                "output": Storage(memory="ub"),
-            },
-            epilogue=(("cast",),),
-            cycles=f"ceil({_POINTS}/64)",
-            peak=f"{_POINTS}/64",
-            # Rows are read where they lie, whatever their number.
+        primitive("quantise", ("quantise_linear", "dequantise_linear"), _POINTS, 6, integers),
+        # Rows are read where they lie, whatever their number.
+        primitive(
+            *("look_up", ("gather",), _POINTS, 1),
+            {"input": of_elements("float16", *INDEX_ELEMENTS), "output": rows["output"]},
             limits={"v": 1},
         ),
-        Primitive(
-            name="attention_weights",
-            operations=("attention_weights",),
-            engine="v",
-            operands={
+        primitive(
+            *("attention_weights", ("attention_weights",), "b0*b1*m*t", 9),
+            {
                 "input": Storage(memory="ub", multiples=_SCORES, element_bytes=4),
-                "bias": Storage(memory="ub", multiples=_SCORES),
-                "output": Storage(memory="ub", multiples=_SCORES),
+                **dict.fromkeys(("bias", "output"), scores),
             },
-            epilogue=(("cast",),),
-            cycles="ceil(b0*b1*m*t*9/64)",
-            peak="b0*b1*m*t*9/64",
             whole=("t",),
             multiples={"m": CUBE},
             limits={"m": LINES},

@@ -15,7 +15,7 @@ from tests.slow import but_fast
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.choices import choose
+from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Loop, Program, Statement
 from tilewright.targets.ascend.proof import prove
@@ -70,7 +70,9 @@ def expected(
 def test_choices(case: Case) -> None:
     operation, result, shapes, constants, ub = case
     core = replace(ASCEND_910, ub=ub) if ub else ASCEND_910
-    program = choose(operation, result, shapes, core, constants=constants, name="kernel")
+    program = broadcast(
+        operation, result, shapes, core, scalars=constants, name="kernel", element="half"
+    )
     program = synchronised(program, events=core.events)
     text = kernel_text(program)
     (again,) = read_kernels(text, core)
@@ -101,7 +103,9 @@ def test_every_barrier_is_needed() -> None:
     shapes = {"c": (300,), "x": (300,), "y": (300,)}
 
     def made() -> Program:
-        return synchronised(choose("select", (300,), shapes, ASCEND_910, name="kernel"))
+        return synchronised(
+            broadcast("select", (300,), shapes, ASCEND_910, name="kernel", element="half")
+        )
 
     def barriers(body: list[Statement]) -> list[tuple[list[Statement], int]]:
         places: list[tuple[list[Statement], int]] = []

@@ -17,7 +17,6 @@ from tilewright.targets.ascend.kernels.fractal import (
     METHODS,
     SLACK,
     Method,
-    defractalise,
     fractalise,
     piece_of,
 )
@@ -47,8 +46,7 @@ def definition(plain: Bits, rows: int, columns: int) -> Bits:
 
 @cache
 def kernel_of(method: Method, rows: int, columns: int, *, forward: bool) -> Kernel:
-    convert = fractalise if forward else defractalise
-    return built(convert(rows, columns, method, ASCEND_910))
+    return built(fractalise(rows, columns, method, ASCEND_910, back=not forward))
 
 
 def forth(method: Method, rows: int, columns: int, order: int = 0) -> Outcome:

@@ -20,8 +20,8 @@ from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import proven_lengths, synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.elementwise import Short, elementwise
-from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.broadcast import Short, elementwise
+from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, CUBE
@@ -242,7 +242,7 @@ ROWS: dict[str, tuple[Program, Callable[[Doubles], Doubles], tuple[int, int, int
         same, (1, 300, 48), False, True,
     ),
     "from Nz": (
-        defractalise(300, 48, "dma", ASCEND_910, short=True),
+        fractalise(300, 48, "dma", ASCEND_910, back=True, short=True),
         same, (1, 300, 48), True, False,
     ),
 }  # fmt: skip

@@ -15,11 +15,9 @@ from tests.targets.ascend.ascend_arrays import built
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.broadcast import broadcast
-from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
-from tilewright.targets.ascend.kernels.choices import choose
-from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
+from tilewright.targets.ascend.kernels.channels import to_blocks
+from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
@@ -31,7 +29,6 @@ from tilewright.targets.ascend.kernels.shares import (
     Share,
     divided,
     joined,
-    scaled,
     share_of,
     spread,
 )
@@ -120,15 +117,17 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     ),
     "pad": (lambda of: pad_axis(of(7, 3, "n"), (16, 32), 48, SMALL, "0", "half"), 3),
     "less": (
-        lambda of: choose(
-            "less", (of(3, 1, "n"), of(9, 4, "m"), 64), {"x": (3, 9, 64), "y": (9, 64)}, SMALL
+        lambda of: broadcast(
+            *("less", (of(3, 1, "n"), of(9, 4, "m"), 64), {"x": (3, 9, 64), "y": (9, 64)}, SMALL),
+            element="half",
         ),
         9,
     ),
     "select": (
-        lambda of: choose(
+        lambda of: broadcast(
             *("select", (of(4000, 1504, "e"),), {"c": (4000,), "x": (4000,)}, SMALL),
-            constants={"y": "0.5f"},
+            scalars={"y": "0.5f"},
+            element="half",
         ),
         3,
     ),
@@ -136,8 +135,9 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     # The last block has fewer elements than 32 bytes of what is read, not of what is written.
     "short cast": (lambda of: elementwise("cast", "half", of(45, 16, "e"), SMALL), 3),
     "short choice": (
-        lambda of: choose(
-            *("select", (of(56, 32, "e"),), {"c": (56,), "x": (56,), "y": (56,)}, SMALL)
+        lambda of: broadcast(
+            *("select", (of(56, 32, "e"),), {"c": (56,), "x": (56,), "y": (56,)}, SMALL),
+            element="half",
         ),
         2,
     ),
@@ -162,7 +162,7 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
         9,
     ),
     "rows of Nz": (
-        lambda of: defractalise(40, 96, "improved", SMALL, wide=of(6, 2, "c")),
+        lambda of: fractalise(40, 96, "improved", SMALL, back=True, wide=of(6, 2, "c")),
         3,
     ),
     "heads": (lambda of: split_heads(of(2, 1, "n"), of(20, 8, "m"), 3, 24, SMALL, "heads"), 6),
@@ -176,7 +176,7 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     ),
     "area": (lambda of: to_blocks(1, 3, of(700, 112, "p"), SMALL, "channels"), 7),
     "plain": (
-        lambda of: from_blocks(of(2, 1, "n"), 32, 48, SMALL, "channels", of(2, 1, "c")),
+        lambda of: to_blocks(of(2, 1, "n"), 32, 48, SMALL, "channels", of(2, 1, "c"), back=True),
         4,
     ),
 }
@@ -227,7 +227,7 @@ def test_axes_are_joined_where_parts_stay_runs() -> None:
     assert isinstance(whole, Share)
     assert (whole.extent, whole.part, whole.shortest) == (240, 32, 16)
     assert whole.places == (("a", 3), ("b", 3))
-    assert scaled(5, 3) == 15 and joined(()) == 1
+    assert joined((5, 3)) == 15 and joined(()) == 1
     with pytest.raises(TilewrightError, match="runs"):
         joined((2, inner))
     with pytest.raises(TilewrightError, match="lower-grid"):

@@ -13,18 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, greatest, least
+from tilewright.memory.alignment import ceil_div
 from tilewright.targets.ascend.hivm.views import View
 from tilewright.targets.ascend.hivm.windows import Home, Spans, Windows
 from tilewright.targets.ascend.machine import CUBE
 from tilewright.tile.dialect import StageOp
-
-HALF = 2
-"""Bytes of an element."""
-
-
-def blocks(extent: int) -> int:
-    """Blocks of 16 that hold an extent."""
-    return -(-extent // CUBE)
 
 
 @dataclass(frozen=True)
@@ -62,15 +55,22 @@ class Convolution(Windows):
         if role == "input":
             sizes = [self._rows(spans).elements]
         elif role == "weight":
-            sizes = [most["kh"], most["kw"], blocks(most["co"]), blocks(most["ci"]), CUBE, CUBE]
+            sizes = [
+                most["kh"],
+                most["kw"],
+                ceil_div(most["co"], CUBE),
+                ceil_div(most["ci"], CUBE),
+                CUBE,
+                CUBE,
+            ]
         else:
-            sizes = [most["oh"], blocks(most["co"]), blocks(most["ow"]), CUBE, CUBE]
+            sizes = [most["oh"], ceil_div(most["co"], CUBE), ceil_div(most["ow"], CUBE), CUBE, CUBE]
         space = "cc" if role == "output" else "cbuf"
         return self.body.allocated(hint, sizes, element, space, slots)
 
     def image_bytes(self, spans: Spans) -> int:
         """Bytes of a tile of an image, padding included."""
-        return self._rows(spans).elements * HALF
+        return self._rows(spans).elements * 2
 
     def _rows(self, spans: Spans) -> _Rows:
         """From the largest sizes."""
@@ -80,8 +80,8 @@ class Convolution(Windows):
         return _Rows(
             rows=self.largest(spans, 0),
             phases=sw if apart else 1,
-            pixels=blocks(ow + (kw - 1) * dw // sw) * CUBE,
-            channels=blocks(ci),
+            pixels=ceil_div(ow + (kw - 1) * dw // sw, CUBE) * CUBE,
+            channels=ceil_div(ci, CUBE),
         )
 
     def _matrix(self, image: View, rows: _Rows, row: Value, phase: Value, pixel: Value) -> View:

@@ -7,25 +7,25 @@ from math import prod
 
 from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
-from tilewright.targets.ascend.hivm.ub_images import ROUNDED, UbImages, in_blocks
+from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.hivm.vectors import Vectors
 from tilewright.targets.ascend.hivm.views import View
-from tilewright.targets.ascend.hivm.windows import Home, Spans
+from tilewright.targets.ascend.hivm.windows import ROUNDED, Home, Spans, Windows
 from tilewright.tile.dialect import StageOp
 
 
-class Depthwise(UbImages):
+class Depthwise(Windows):
     """Moves and computes; weights lie in UB as [kh][kw][c], a bias as [1][1][c]."""
 
     def allocated(self, hint: str, role: str, spans: Spans, slots: int, element: str) -> View:
         """Memory for a tile of an operand or of results."""
         if role in ("weight", "bias"):
-            sizes = self._taps(spans) if role == "weight" else [1, 1, in_blocks(spans["c"].most)]
+            sizes = self._taps(spans) if role == "weight" else [1, 1, padded(spans["c"].most)]
             return self.body.allocated(hint, sizes, element, self.space, slots)
         return super().allocated(hint, role, spans, slots, element)
 
     def _taps(self, spans: Spans) -> list[int]:
-        return [spans["kh"].most, spans["kw"].most, in_blocks(spans["c"].most)]
+        return [spans["kh"].most, spans["kw"].most, padded(spans["c"].most)]
 
     def temporary_bytes(self, spans: Spans) -> int:
         """Return the bytes of temporaries: for sums and a tap two tiles of floats, for later stages

@@ -21,7 +21,7 @@ SCRATCH = 144 << 10
 MOST = 256
 """Largest extent of a tile of a product: L0C holds 256 x 128 sums, and L0A 256 x 128 halves."""
 
-HEAD = int(ASCEND_910B1.mad_head.value)
+HEAD = int(ASCEND_910B1.mad_head)
 """Cycles of a product before its first block."""
 
 VECTOR_HEAD = 16
@@ -42,8 +42,8 @@ _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
 def machine_910b() -> Machine:
     """One cube core and one vector core."""
     core = ASCEND_910B1
-    latency = int(core.latency.value)
-    rate = core.paths["gm", "cbuf"].value
+    latency = int(core.latency)
+    rate = core.paths["gm", "cbuf"]
 
     def move(source: str, target: str, engine: str, rate: float) -> Move:
         return Move(
@@ -60,7 +60,7 @@ def machine_910b() -> Machine:
     return Machine(
         name="ascend910b",
         description="a cube core and a vector core of an Ascend 910B (dav-c220)",
-        clock_hz=core.clock_hz.value,
+        clock_hz=core.clock_hz,
         memories=(
             Memory(name="gm", bytes_per_cycle=rate),
             Memory(name="cbuf", bytes=core.l1, granule=FRACTAL),
@@ -69,7 +69,7 @@ def machine_910b() -> Machine:
         ),
         moves=(
             move("gm", "cbuf", "mte2", rate),
-            move("cc", "gm", "fix", core.paths["cc", "gm"].value),
+            move("cc", "gm", "fix", core.paths["cc", "gm"]),
             move("gm", "ub", "mte2-v", rate),
             move("ub", "gm", "mte3", rate),
         ),

@@ -11,16 +11,15 @@ from math import prod
 
 from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
-from tilewright.targets.ascend.hivm.ub_images import ROUNDED, UbImages
 from tilewright.targets.ascend.hivm.views import Text, View
-from tilewright.targets.ascend.hivm.windows import Home, Spans
+from tilewright.targets.ascend.hivm.windows import ROUNDED, Home, Spans, Windows
 from tilewright.tile.dialect import StageOp
 
 LOWEST = "0xFC00"
 """Minus infinity, as MLIR writes a half."""
 
 
-class Pool(UbImages):
+class Pool(Windows):
     """A pool's moves and computes."""
 
     def __init__(self, body: Text, stage: StageOp, extents: Mapping[str, int]) -> None:

@@ -60,28 +60,26 @@ class Vectors:
 
     def transposed(self, view: View, order: Sequence[int]) -> View:
         """A value with two of its axes exchanged: axis i of the result is ``order[i]``."""
-        sizes = [view.sizes[axis] for axis in order]
-        most = [1 if n == 1 else large for n, large in zip(sizes, self.most, strict=True)]
-        whole = self.body.allocated("t", most, view.element, "ub")
-        target = self.body.part(whole, [0] * len(most), sizes)
+        target = self._room("t", [view.sizes[axis] for axis in order], view.element)
         self.body.instruction("vtranspose", [view], target, f" permutation = {list(order)}")
         return target
 
     def _space(self, element: str, axis: int | None = None) -> View:
         """Memory for a tile, with one index along ``axis``."""
-        most = [1 if place == axis else n for place, n in enumerate(self.most)]
         sizes = [1 if place == axis else n for place, n in enumerate(self.sizes)]
-        whole = self.body.allocated("t", most, element, "ub")
+        return self._room("t", sizes, element)
+
+    def _room(self, hint: str, sizes: Sequence[Value], element: str) -> View:
+        """Memory for so much of a tile: its largest sizes, where there is more than one index."""
+        most = [1 if n == 1 else large for n, large in zip(sizes, self.most, strict=True)]
+        whole = self.body.allocated(hint, most, element, "ub")
         return self.body.part(whole, [0] * len(most), sizes)
 
     def _as(self, view: View, element: str) -> View:
         """A value in another precision."""
         if view.element == element:
             return view
-        # A subview's own alloc has its largest sizes; those of an operand are the tile's, or 1.
-        most = [1 if n == 1 else large for n, large in zip(view.sizes, self.most, strict=True)]
-        whole = self.body.allocated("wide", most, element, "ub")
-        wide = self.body.part(whole, [0] * len(most), view.sizes)
+        wide = self._room("wide", view.sizes, element)
         self._cast(view, wide)
         return wide
 

@@ -4,33 +4,29 @@ Dims along which the operands broadcast alike become one. The last two that are 
 columns of tiles, the others loops. Within a tile an operand is a grid, one row, one column, or one
 element: what does not change along columns comes as one float a row, and is spread to blocks.
 Halves are computed on as floats where a column is spread, or a function needs it.
+
+Operands of one shape are computed as they lie: a tile is one row, a portion of whole repeats, and
+where a launch says how much of a tensor there is (``Short``), portions lie within one run of what
+the length counts, and those after the length are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
-from tilewright.codegen.nest.value import Value
 from tilewright.errors import refuse
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.recipes import compute, recipe_of
+from tilewright.targets.ascend.kernels.choices import choice_bytes, choice_room
+from tilewright.targets.ascend.kernels.recipes import RECIPES, Recipe, compute, recipe_of
 from tilewright.targets.ascend.kernels.shares import Extent, Share, joined, joins, total
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
-from tilewright.targets.ascend.kernels.transfers import (
-    SLACK,
-    blocks_of,
-    load_rows,
-    store_rows,
-)
+from tilewright.targets.ascend.kernels.transfers import Operand, Shape, load_rows
 from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
-from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors, pitch_of
-from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Place, Program, Statement, Tensor
-
-Shape = tuple[int, ...]
+from tilewright.targets.ascend.kernels.vectors import BOOLEAN, REPEAT, Grid, Vectors, pitch_of
+from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, DaVinci
+from tilewright.targets.ascend.program import LENGTH, Place, Program, Tensor
 
 
 def merged(
@@ -72,92 +68,28 @@ def merged(
     return tuple(extents), shapes
 
 
+SHORT_PORTION = 2048
+"""Elements of a portion at most where a launch says how much there is."""
+
+
 @dataclass(frozen=True)
-class Operand:
-    """An operand, or the result, in main memory."""
+class Short:
+    """A tensor as ``outer`` runs of ``rows`` times ``inner`` elements; a launch has ``LENGTH`` rows
+    of each, at most ``longest`` (``rows`` may be more: whole blocks)."""
 
-    name: str
-    shape: Shape
-    """As that of the result, with 1 where it broadcasts."""
-    element: str
-    blocks: bool = False
-    """True if its matrices are in Nz."""
-
-    @property
-    def rows(self) -> bool:
-        """True if it has rows of its own, and does not broadcast along them."""
-        return self.shape[-2] > 1
+    outer: Extent
+    rows: Extent
+    inner: int
+    longest: int
 
     @property
-    def columns(self) -> bool:
-        """True if it has columns of its own, and does not broadcast along them."""
-        return self.shape[-1] > 1
-
-    @property
-    def width(self) -> int:
-        """Bytes of an element."""
-        return WIDTHS[self.element]
-
-    @property
-    def strides(self) -> list[int]:
-        """Elements from one index to the next; 0 where it broadcasts. Of matrices in Nz columns go
-        by blocks of 16."""
-        strides: list[int] = []
-        step = 1
-        shape = self.shape
-        if self.blocks:
-            height, width = padded(shape[-2]), padded(shape[-1])
-            strides, step = [height, CUBE if shape[-2] > 1 else 0], height * width
-            shape = shape[:-2]
-        for extent in reversed(shape):
-            strides.append(step if extent > 1 else 0)
-            step *= extent
-        return strides[::-1]
-
-    def tensor(self, *, written: bool = False) -> Tensor:
-        """The parameter of the kernel."""
-        size = prod(self.shape)
-        if self.blocks:
-            size = prod(self.shape[:-2]) * padded(self.shape[-2]) * padded(self.shape[-1])
-        return Tensor(self.name, size * self.width + SLACK, self.element, written=written)
-
-    def main(self, tensor: Tensor, indices: Sequence[Value]) -> Place:
-        """Return the address in main memory at which a tile begins."""
-        at: Value = 0
-        for index, stride in zip(indices, self.strides, strict=True):
-            at = at + index * stride
-        return Place(tensor, at * self.width)
-
-    def load(self, tiles: Tiles, rows: int, columns: int) -> tuple[Tensor, Grid]:
-        """Load the rows of a tile, or the one row; the parameter, and where they lie in UB."""
-        tensor, count = self.tensor(), rows if self.rows else 1
-        pitch = pitch_of(columns, self.width)
-        home = Grid(Place(tiles.tile(self.name, count * pitch, self.element)), pitch)
-        tiles.body.extend(self._moved(tiles, tensor, home, count, columns, loads=True))
-        return tensor, home if self.rows else replace(home, pitch=0)
-
-    def store(self, tiles: Tiles, home: Grid, rows: int, columns: int) -> Tensor:
-        """Store the rows of a tile; the parameter."""
-        tensor = self.tensor(written=True)
-        tiles.body.extend(self._moved(tiles, tensor, home, rows, columns, loads=False))
-        return tensor
-
-    def _moved(
-        self, tiles: Tiles, tensor: Tensor, home: Grid, rows: int, columns: int, *, loads: bool
-    ) -> list[Statement]:
-        main = self.main(tensor, tiles.starts)
-        if self.blocks:
-            sizes, name = (rows, padded(columns) // CUBE), f"block_{self.name}"
-            height = padded(self.shape[-2])
-            return blocks_of(home.place, home.pitch, main, height, sizes, name, loads=loads)
-        rest = self.width, self.shape[-1] * self.width, f"row_{self.name}"
-        if loads:
-            return load_rows(home.place, home.pitch, main, rows, columns, *rest)
-        return store_rows(main, home.place, home.pitch, rows, columns, *rest)
+    def run(self) -> Extent:
+        """Elements of a run."""
+        return joined((self.rows, self.inner))
 
 
 @dataclass
-class _Broadcast:
+class _Points:
     operation: str
     extents: Sequence[Extent]
     """The extents of the result."""
@@ -166,26 +98,41 @@ class _Broadcast:
     core: DaVinci
     name: str
     element: str
-    blocks: bool
+    about: str
+    blocks: bool = False
     """True if the result's matrices are in Nz: columns are then padded to whole blocks."""
+    short: Short | None = None
 
     def __post_init__(self) -> None:
-        recipe = recipe_of(self.operation, self.core)
-        assert recipe is not None
-        self.recipe = recipe
+        self.recipe = _recipe(self.operation, self.element, self.core)
         self.width = WIDTHS[self.element]
-        spread = any(not operand.columns for operand in self.operands)
+        self.result = tuple(map(total, self.extents))
+        spread = any(map(self._spreads, self.operands))
         self.wide = self.element == "half" and (self.recipe.wide or spread)
         self.inner = "float" if self.wide else self.element
-        self.result = tuple(map(total, self.extents))
+        self.stored = self.recipe.types[self.element]
+        self.alike = {**self.recipe.constants, **self.scalars}
+        self.chooses = any(step.chooses for step in self.recipe.steps)
+        if self.chooses and spread:
+            raise refuse("lower-operation", f"{self.name} would broadcast a column of halves")
         rows, columns = self.extents[-2:]
         if self.blocks and not isinstance(columns, Share):
             columns = padded(columns)
-        lanes = REPEAT // WIDTHS[self.inner]
-        self.columns = cut(columns, self._most_columns(), lanes, BLOCK // self.width)
+        kinds = (self.element, self.inner, self.stored, *map(self._kind, self.recipe.temporaries))
+        lanes = REPEAT // max(WIDTHS[kind] for kind in kinds)
+        most = self._portion(lanes) if self.result[-2] == 1 else self._most_columns(lanes)
+        self.columns = cut(columns, most, lanes, BLOCK // WIDTHS[self.stored])
         each, fixed = self._bytes(self.columns.size)
         count = max(min((self.core.ub - fixed) // each, LINES), 1)
         self.rows: Cut = cut(rows, count)
+
+    def _spreads(self, operand: Operand) -> bool:
+        """Return True if an operand has one element for all columns of a row."""
+        return operand.shape[-1] < self.result[-1]
+
+    def _kind(self, name: str) -> str:
+        """The element type of a temporary or a constant."""
+        return self.recipe.kinds.get(name, self.inner)
 
     def _pitch(self, columns: int, element: str = "") -> int:
         return pitch_of(columns, WIDTHS[element or self.element])
@@ -197,49 +144,62 @@ class _Broadcast:
         temporaries."""
         own, inner = self._pitch(columns), self._pitch(columns, self.inner)
         both = 2 * own + (inner if self.wide else 0)
-        grids = sum(operand.rows and operand.columns for operand in self.operands) + 1
-        lines = sum(not operand.rows and operand.columns for operand in self.operands)
-        spread = sum(not operand.columns for operand in self.operands)
-        alike = len(self.recipe.constants) + len(self.scalars)
-        fixed = spread * (2 * SCRATCH + 3 * LINES * 4) + alike * BLOCK
+        spread = sum(map(self._spreads, self.operands))
+        grids = sum(o.rows and not self._spreads(o) for o in self.operands) + 1
+        lines = len(self.operands) + 1 - grids - spread
+        fixed = spread * (2 * SCRATCH + 3 * LINES * 4) + len(self.alike) * BLOCK
+        fixed += choice_bytes(0) if self.chooses else 0
         return grids * both + len(self.recipe.temporaries) * inner, lines * both + fixed
 
-    def _most_columns(self) -> int:
+    def _most_columns(self, lanes: int) -> int:
         """Columns of which 8 rows fit."""
-        lanes = REPEAT // WIDTHS[self.inner]
         each, line = self._bytes(lanes)
         fixed = self._bytes(0)[1]
         most = (self.core.ub - fixed) // (8 * each + line - fixed) * lanes
         return max(most, lanes)
 
+    def _portion(self, lanes: int) -> int:
+        """Elements of the one row of a tile: an instruction of each step computes them."""
+        own = len(self.operands) * self.width + WIDTHS[self.stored]
+        floats = 4 * (len(self.operands) + 1) if self.wide else 0
+        rest = sum(WIDTHS[self._kind(name)] for name in self.recipe.temporaries)
+        most = (self.core.ub - self._bytes(0)[1]) // (2 * (own + floats + rest)) // lanes
+        if most < 1:
+            raise refuse("plan-capacity", f"{self.name}: {self.core.ub} bytes of ub hold no repeat")
+        portion = min(most, MAX_REPEAT) * lanes
+        return min(portion, SHORT_PORTION) if self.short else portion
+
     def program(self) -> Program:
-        tiles = Tiles(
-            self.name, self.core, (*map(each, self.extents[:-2]), self.rows, self.columns)
-        )
-        vectors = Vectors()
+        axes = (*map(each, self.extents[:-2]), self.rows, self.columns)
+        tiles, vectors = Tiles(self.name, self.core, axes), Vectors()
+        if self.short is not None:
+            tiles.shorten(LENGTH * self.short.inner)
         grids: dict[str, Grid] = {}
         tensors: list[Tensor] = []
         sizes = self.rows.size, self.columns.size
-        for name, value in {**self.recipe.constants, **self.scalars}.items():
-            grids[name] = tiles.alike(name, value, self.inner)
+        for name, value in self.alike.items():
+            grids[name] = tiles.alike(name, value, self._kind(name))
         for operand in self.operands:
-            load = self._grid if operand.columns else self._column
+            load = self._column if self._spreads(operand) else self._grid
             tensor, grids[operand.name] = load(tiles, vectors, operand)
             tensors.append(tensor)
         for name in self.recipe.temporaries:
-            pitch = self._pitch(self.columns.size, self.inner)
-            grids[name] = Grid(Place(tiles.kept(name, self.rows.size * pitch, self.inner)), pitch)
-        pitch = self._pitch(self.columns.size)
-        home = Grid(Place(tiles.tile("out", self.rows.size * pitch, self.element)), pitch)
+            kind = self._kind(name)
+            pitch = self._pitch(self.columns.size, kind)
+            grids[name] = Grid(Place(tiles.kept(name, self.rows.size * pitch, kind)), pitch)
+        pitch = self._pitch(self.columns.size, self.stored)
+        home = Grid(Place(tiles.tile("out", self.rows.size * pitch, self.stored)), pitch)
         grids["out"] = tiles.floats("out", *sizes) if self.wide else home
-        compute(vectors, self.recipe.steps, grids, *sizes)
+        scratch = choice_room(tiles) if self.chooses else None
+        compute(vectors, self.recipe.steps, grids, *sizes, scratch)
         if self.wide:
             vectors.operation("cast", home, (grids["out"],), *sizes)
         tiles.body.extend(vectors.body)
-        result = Operand("out", self.result, self.element, self.blocks)
-        out = result.store(tiles, home, *sizes)
-        shapes = " and ".join(str(operand.shape) for operand in self.operands)
-        return tiles.program((*tensors, out), f"{self.operation} of {shapes} {self.element}s")
+        out = Operand("out", self.result, self.stored, self.blocks).store(tiles, home, *sizes)
+        return tiles.program(
+            *((*tensors, out), f"{self.operation} of {self.about}"),
+            0 if self.short is None else self.short.longest,
+        )
 
     def _grid(self, tiles: Tiles, vectors: Vectors, operand: Operand) -> tuple[Tensor, Grid]:
         """Load rows, or one row."""
@@ -270,6 +230,44 @@ class _Broadcast:
         return tensor, Grid(spread, BLOCK if operand.rows else 0, spread=True)
 
 
+def _recipe(operation: str, element: str, core: DaVinci) -> Recipe:
+    recipe = recipe_of(operation, core)
+    if recipe is None or element not in recipe.types:
+        reason = f"{core.name} has no {operation} of {element}"
+        raise refuse("lower-operation", reason, help=", ".join(RECIPES))
+    return recipe
+
+
+def elementwise(
+    operation: str,
+    element: str,
+    size: Extent,
+    core: DaVinci,
+    *,
+    scalars: tuple[str, ...] = (),
+    constants: Mapping[str, str] | None = None,
+    name: str = "",
+    short: Short | None = None,
+) -> Program:
+    """The kernel of an operation on ``size`` elements as they lie, without flags.
+
+    Parameters are the operands, then the result. ``scalars`` are C's, and so are ``constants``:
+    operands, by name, of which all elements are alike. ``short`` says what a launch's length
+    counts. Refuses (``lower-operation``) what the core has no instruction for.
+    """
+    recipe = _recipe(operation, element, core)
+    alike = {**dict(zip(recipe.scalars, scalars, strict=True)), **(constants or {})}
+    extents = (1, size) if short is None else (short.outer, 1, short.run)
+    shape = tuple(map(total, extents))
+    names = [name for name in ("x", "y")[: recipe.operands] if name not in alike]
+    given = [Operand(name, shape, element) for name in names]
+    about = f"{total(size)} {element}"
+    return _Points(
+        *(operation, extents, given, alike, core, name or operation, element, about),
+        short=short,
+    ).program()
+
+
 def broadcast(
     operation: str,
     result: Sequence[Extent],
@@ -281,21 +279,21 @@ def broadcast(
     element: str = "float",
     blocks: Collection[str] = (),
 ) -> Program:
-    """The kernel of an operation on elements of these shapes, by operand (x, y), without flags.
+    """The kernel of an operation on elements of these shapes, by operand (x, y, and c, the booleans
+    of a choice), without flags.
 
     ``scalars`` are what the recipe asks the caller for, and operands whose elements are all alike,
     as C. ``blocks`` are the operands, and perhaps out, whose matrices are in Nz. Refuses
     (``lower-operation``) what there is no recipe for, and columns that are to be spread from Nz.
     """
-    recipe = recipe_of(operation, core)
-    if recipe is None or recipe.types.get(element) != element:
-        raise refuse("lower-operation", f"{core.name} has no {operation} of {element}s")
     extents, shapes = merged(result, list(operands.values()), matrices=bool(blocks))
     pairs = zip(operands, shapes, strict=True)
-    given = [Operand(n, shape, element, n in blocks) for n, shape in pairs]
+    kinds = {name: BOOLEAN if name == "c" else element for name in operands}
+    given = [Operand(n, shape, kinds[n], n in blocks) for n, shape in pairs]
     if any(operand.blocks and not operand.columns for operand in given):
         raise refuse("lower-operation", f"{operation} would broadcast a column of a matrix in Nz")
-    name = name or operation
-    inner = scalars or {}
-    in_blocks = "out" in blocks
-    return _Broadcast(operation, extents, given, inner, core, name, element, in_blocks).program()
+    about = f"{' and '.join(str(operand.shape) for operand in given)} {element}s"
+    return _Points(
+        *(operation, extents, given, scalars or {}, core, name or operation, element, about),
+        blocks="out" in blocks,
+    ).program()

@@ -21,6 +21,7 @@ from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, move
+from tilewright.targets.ascend.kernels.vectors import fill
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -31,7 +32,6 @@ from tilewright.targets.ascend.program import (
     Tensor,
     block_places,
 )
-from tilewright.targets.ascend.vectors import fill
 
 
 @dataclass
@@ -145,21 +145,10 @@ def to_blocks(
     core: DaVinci,
     name: str,
     planes: Extent | None = None,
+    *,
+    back: bool = False,
 ) -> Program:
-    """NCHW to NC1HWC0; parameters are ``plain`` and ``blocked``. Blocks may share ``planes`` of 16
-    channels, where there are no others."""
+    """NCHW to NC1HWC0, or ``back``; parameters are ``plain`` and ``blocked``, what is read first.
+    Blocks may share ``planes`` of 16 channels, where there are no others."""
     planes = planes or channels // CUBE
-    return _Channels(images, planes, channels, positions, core, back=False).program(name)
-
-
-def from_blocks(
-    images: Extent,
-    channels: int,
-    positions: Extent,
-    core: DaVinci,
-    name: str,
-    planes: Extent | None = None,
-) -> Program:
-    """NC1HWC0 to NCHW; parameters are ``blocked`` and ``plain``; see ``to_blocks``."""
-    planes = planes or channels // CUBE
-    return _Channels(images, planes, channels, positions, core, back=True).program(name)
+    return _Channels(images, planes, channels, positions, core, back).program(name)

@@ -27,6 +27,7 @@ from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
 from tilewright.targets.ascend.kernels.tiles import cut
 from tilewright.targets.ascend.kernels.transfers import SLACK, move
+from tilewright.targets.ascend.kernels.vectors import Grid, Vectors
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import (
     LENGTH,
@@ -219,23 +220,10 @@ class _Conversion:
         """Zeros in rows that the matrix does not have."""
         if there >= piece.rows:
             return []
-        # Whole repeats, from the last one that begins before those rows: rows come afterwards.
-        blocks = (piece.rows - there) * piece.blocks
-        steps: list[Statement] = []
-        done = there * piece.blocks
-        while blocks:
-            repeat = min(blocks // 8, MAX_REPEAT)
-            lanes = 128
-            if not repeat:
-                repeat, lanes = 1, blocks * CUBE
-                steps.append(isa.mask_of(128, lanes))
-            at = place.at(done * BLOCK)
-            steps.append(isa.vector("vector_dup", at, (), repeat, (1,), (8,), "(half)0", lanes))
-            count = repeat * 8 if lanes == 128 else blocks
-            blocks, done = blocks - count, done + count
-            if lanes != 128:
-                steps.append(isa.mask_of(128, 128))
-        return steps
+        vectors = Vectors()
+        blocks = Grid(place.at(there * piece.blocks * BLOCK))
+        vectors.fill(blocks, 1, (piece.rows - there) * piece.blocks * CUBE, "0")
+        return vectors.body
 
     def _rows(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
         """Rows of the matrix to or from a buffer, in row-major order."""
@@ -281,24 +269,14 @@ class _Conversion:
         return [loop, *rows] if self.back else [*rows, loop]
 
     def _moved(self, rows: Place, blocks: Place, piece: Piece) -> list[Statement]:
-        """Eight blocks of a row a repeat, a row a repeat: ``x | x``."""
+        """``x | x`` of blocks, a row a repeat."""
         plain, block = (Place(place.home, place.offset, "uint16_t") for place in (rows, blocks))
-        steps: list[Statement] = []
-        for column in range(0, piece.blocks, 8):
-            count = min(8, piece.blocks - column)
-            if count < 8:
-                steps.append(isa.mask_of(128, count * CUBE))
-            near = plain.at(column * BLOCK), 1, piece.blocks
-            far = block.at(column * piece.rows * BLOCK), piece.rows, 1
-            to, of = (near, far) if self.back else (far, near)
-            strides = (to[1], of[1], of[1]), (to[2], of[2], of[2])
-            sources = of[0], of[0]
-            steps.append(
-                isa.vector("vor", to[0], sources, piece.rows, *strides, lanes=count * CUBE)
-            )
-            if count < 8:
-                steps.append(isa.mask_of(128, 128))
-        return steps
+        near = Grid(plain, piece.blocks * BLOCK)
+        far = Grid(block, BLOCK, blocks=piece.rows)
+        to, of = (near, far) if self.back else (far, near)
+        vectors = Vectors()
+        vectors.operation("vor", to, (of, of), piece.rows, piece.blocks * CUBE)
+        return vectors.body
 
     def _transposed(
         self, rows: Place, between: Place, blocks: Place, piece: Piece
@@ -325,27 +303,14 @@ def fractalise(
     core: DaVinci,
     name: str = "fractalise",
     *,
+    back: bool = False,
     short: bool = False,
     wide: Extent | None = None,
 ) -> Program:
-    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags. A ``short``
-    one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
+    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, or ``back``, without flags.
+    A ``short`` one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
     ``wide``, blocks of columns."""
-    return _Conversion(rows, columns, method, core, False, name, short, wide).program()
+    return _Conversion(rows, columns, method, core, back, name, short, wide).program()
 
 
-def defractalise(
-    rows: Extent,
-    columns: int,
-    method: Method,
-    core: DaVinci,
-    name: str = "defractalise",
-    *,
-    short: bool = False,
-    wide: Extent | None = None,
-) -> Program:
-    """The kernel from ``nz`` to ``plain``, without flags; see ``fractalise``."""
-    return _Conversion(rows, columns, method, core, True, name, short, wide).program()
-
-
-__all__ = ["METHODS", "Method", "Piece", "defractalise", "fractalise", "piece_of"]
+__all__ = ["METHODS", "Method", "Piece", "fractalise", "piece_of"]

@@ -58,5 +58,5 @@ def split_heads(
             blocks_of(place, heads * pitch, main, padded(rows), extents, name, loads=True)
         )
     at = (first * rows + line) * (heads * columns * 2)
-    tiles.body.extend(store_rows(Place(out, at), home, pitch, row.size * heads, columns, 2))
+    tiles.body.extend(store_rows(home, pitch, Place(out, at), row.size * heads, columns, 2))
     return tiles.program((x, out), f"{rows} rows of {heads} heads of {columns} halves from Nz")

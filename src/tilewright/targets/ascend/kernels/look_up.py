@@ -11,16 +11,13 @@ from __future__ import annotations
 from tilewright.codegen.nest.value import greatest, least, more, select, variable
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.isa import INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, store_rows
 from tilewright.targets.ascend.kernels.vectors import pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Program, Tensor, element_at, scalar
-
-INDICES = ("int64_t", "int32_t")
-"""Element types of indices."""
 
 
 def look_up(
@@ -36,7 +33,7 @@ def look_up(
 ) -> Program:
     """The kernel from x [outer, extent, inner] and indices i [count] to out [outer, count, inner],
     without flags."""
-    if index not in INDICES:
+    if index not in INDEX_ELEMENTS.values():
         raise refuse("lower-operation", f"{name}: indices of {index} have no kernel")
     width = WIDTHS[element]
     tables, number, length = total(outer), total(count), total(inner)
@@ -53,15 +50,15 @@ def look_up(
     given, wrapped, kept, at = (variable(word) for word in ("given", "wrapped", "kept", "at"))
     main = ((first * extent + at) * length + column) * width
     loop.body += [
-        scalar("given", element_at(indices, row + loop.variable), int(core.latency.value)),
+        scalar("given", element_at(indices, row + loop.variable), int(core.latency)),
         scalar("wrapped", select(more(0, given), given + extent, given)),
         scalar("kept", greatest(wrapped, 0)),
         scalar("at", least(kept, extent - 1)),
         isa.copy(home.at(loop.variable * pitch), Place(x, main), 1, pitch // BLOCK),
     ]
+    place = Place(out, ((first * number + row) * length + column) * width)
     store = store_rows(
-        Place(out, ((first * number + row) * length + column) * width),
-        *(home, pitch, rows.size, columns.size, width, length * width, "back"),
+        *(home, pitch, place, rows.size, columns.size, width, length * width, "back"),
     )
     tiles.body.extend([loop, *store])
     about = f"{number} of {extent} rows of {length} {element}s, {tables} times"

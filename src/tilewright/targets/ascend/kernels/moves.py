@@ -157,7 +157,7 @@ def _copy(move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: 
     tiles.body.extend(
         load_rows(home, pitch, source, row.size, column.size, width, rows.step * width)
     )
-    tiles.body.extend(store_rows(target, home, pitch, row.size, column.size, width, length * width))
+    tiles.body.extend(store_rows(home, pitch, target, row.size, column.size, width, length * width))
     return tiles.program((x, out), f"copies of {_told(move)}")
 
 
@@ -210,7 +210,7 @@ def _turn(
     tiles.body.extend(vectors.body)
     tiles.body.extend(
         store_rows(
-            *(store, Place(result), pitch, column.size, row.size, width),
+            *(Place(result), pitch, store, column.size, row.size, width),
             _dense([total(dim.extent) for dim in move])[turned] * width,
         )
     )
@@ -248,7 +248,7 @@ def pad_axis(
     main = Place(x, (number * count + start) * width)
     pieces.body += load_rows(Place(home), 0, main, 1, part.size, width)
     main = Place(out, (number * whole + (start + pads[0])) * width)
-    pieces.body += store_rows(main, Place(home), 0, 1, part.size, width)
+    pieces.body += store_rows(Place(home), 0, main, 1, part.size, width)
 
     def filled(extent: int, first: int) -> list[Statement]:
         stores: list[Statement] = []
@@ -257,7 +257,7 @@ def pad_axis(
         alike_part = cut(extent, LONGEST)
         for piece in range(alike_part.most):
             main = Place(out, (number * whole + (alike_part.start(piece) + first)) * width)
-            stores += store_rows(main, alike, 0, 1, alike_part.size, width)
+            stores += store_rows(alike, 0, main, 1, alike_part.size, width)
         return stores
 
     # In ascending order: what is written behind a part is written again.

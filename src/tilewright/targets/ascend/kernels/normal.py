@@ -29,7 +29,7 @@ from tilewright.targets.ascend.kernels.folds import (
 )
 from tilewright.targets.ascend.kernels.shares import Extent, joined, total
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
-from tilewright.targets.ascend.kernels.transfers import SLACK, Matrices, load_rows, store_rows
+from tilewright.targets.ascend.kernels.transfers import SLACK, Operand, load_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import LENGTH, Place, Program, Tensor
@@ -98,25 +98,25 @@ def reciprocal(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
     """x = 1 / x; ``other`` is twice as long, whole blocks.
 
     ``vrec`` is an estimate, which two steps of Newton's method refine: y (2 - x y)."""
-    y, step = other, other.at(pitch_of(count, 4))
-    vectors.operation("vrec", y, (x,), 1, count)
-    for _ in range(2):
-        vectors.operation("vmul", step, (x, y), 1, count)
-        vectors.operation("vmuls", step, (step,), 1, count, "-1.0f")
-        vectors.operation("vadds", step, (step,), 1, count, "2.0f")
-        vectors.operation("vmul", y, (y, step), 1, count)
-    vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
+    _refined(vectors, x, other, count, "vrec", ("-1.0f", "2.0f"))
 
 
 def reciprocal_root(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
     """x = 1 / sqrt(x); ``other`` is twice as long: y (3 - x y y) / 2 from ``vrsqrt``'s estimate."""
+    _refined(vectors, x, other, count, "vrsqrt", ("-0.5f", "1.5f"))
+
+
+def _refined(
+    vectors: Vectors, x: Grid, other: Grid, count: int, name: str, factors: tuple[str, str]
+) -> None:
     y, step = other, other.at(pitch_of(count, 4))
-    vectors.operation("vrsqrt", y, (x,), 1, count)
+    vectors.operation(name, y, (x,), 1, count)
     for _ in range(2):
-        vectors.operation("vmul", step, (y, y), 1, count)
-        vectors.operation("vmul", step, (step, x), 1, count)
-        vectors.operation("vmuls", step, (step,), 1, count, "-0.5f")
-        vectors.operation("vadds", step, (step,), 1, count, "1.5f")
+        if name == "vrsqrt":
+            vectors.operation("vmul", step, (y, y), 1, count)
+        vectors.operation("vmul", step, (step, x) if name == "vrsqrt" else (x, y), 1, count)
+        vectors.operation("vmuls", step, (step,), 1, count, factors[0])
+        vectors.operation("vadds", step, (step,), 1, count, factors[1])
         vectors.operation("vmul", y, (y, step), 1, count)
     vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
 
@@ -146,19 +146,18 @@ class Rows:
         """Matrices and their rows; matrices row by row are one."""
         return (self.count, self.rows) if self.blocks else (1, joined((self.count, self.rows)))
 
-    def matrices(self, name: str) -> Matrices:
+    def operand(self, name: str) -> Operand:
         """An operand, or the result."""
-        count, rows = map(total, self.axes)
-        return Matrices(name, count, rows, self.columns, self.element, self.blocks)
+        shape = (*map(total, self.axes), self.columns)
+        return Operand(name, shape, self.element, self.blocks)
 
 
 @contextmanager
 def as_floats(
-    tiles: Tiles, vectors: Vectors, homes: Sequence[Place], pitch: int, sizes: tuple[int, int]
+    tiles: Tiles, vectors: Vectors, own: Grid, result: Grid, sizes: tuple[int, int]
 ) -> Generator[tuple[Grid, Grid]]:
     """Operand and result of what is computed within: floats, to which halves are converted before,
     and from which they are after."""
-    own, result = (Grid(home, pitch) for home in homes)
     if own.element == "float":
         yield own, result
         return
@@ -172,81 +171,62 @@ Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
 """Statements for a tile: writer, memory, out, x, rows, and the operands of one row."""
 
 
-@dataclass
-class _Rows:
-    """A kernel that takes rows to rows of as many elements; halves are computed on as floats."""
+def _rows(
+    of: Rows, core: DaVinci, name: str, about: str, extra: Sequence[str], compute: Compute
+) -> Program:
+    """A kernel that takes rows to rows of as many elements; halves are computed on as floats. After
+    x come ``extra`` operands, of one row."""
+    columns, element = of.columns, of.element
+    width = WIDTHS[element]
+    more = [Tensor(line, columns * width + SLACK, element) for line in extra]
+    rows, slots = _tile(of, core, name, len(extra))
+    sizes = rows.size, columns
+    tiles = Tiles(name, core, (each(of.axes[0]), rows))
+    if of.short:
+        tiles.shorten(LENGTH)
+    folds = fold_room(tiles.room, rows.size)
+    tiles.buffers += folds.buffers
+    lines = [_line(tiles, tensor, columns) for tensor in more]
+    at = (*tiles.starts, 0)
+    x, own = of.operand("x").load(tiles, *sizes, at, slots)
+    pitch = pitch_of(columns, width)
+    home = Grid(Place(tiles.tile("out", rows.size * pitch, element, slots)), pitch)
+    vectors = Vectors()
+    with as_floats(tiles, vectors, own, home, sizes) as (source, result):
+        compute(vectors, folds, result, source, rows.size, lines)
+    tiles.body.extend(vectors.body)
+    out = of.operand("out").store(tiles, home, *sizes, at)
+    return tiles.program((x, *more, out), about, total(of.rows) if of.short else 0)
 
-    of: Rows
-    core: DaVinci
-    name: str
-    about: str
-    extra: Sequence[str]
-    """Operands of one row, after x."""
-    compute: Compute
 
-    def __post_init__(self) -> None:
-        self.columns, self.element = self.of.columns, self.of.element
+def _line(tiles: Tiles, tensor: Tensor, columns: int) -> Grid:
+    """An operand of one row, loaded once, as floats."""
+    width = WIDTHS[tensor.element]
+    home = Place(tiles.kept(tensor.name, pitch_of(columns, width), tensor.element))
+    tiles.before += load_rows(home, 0, Place(tensor), 1, columns, width)
+    if tensor.element == "float":
+        return Grid(home)
+    wide, vectors = Grid(tiles.floats(tensor.name, 1, columns).place), Vectors()
+    vectors.operation("cast", wide, (Grid(home),), 1, columns)
+    tiles.before += vectors.body
+    return wide
 
-    def program(self) -> Program:
-        width = WIDTHS[self.element]
-        given_x, given_out = (self.of.matrices(name) for name in ("x", "out"))
-        x, out = given_x.tensor(), given_out.tensor(written=True)
-        more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
-        rows, slots = self._tile()
-        tiles = Tiles(self.name, self.core, (each(self.of.axes[0]), rows))
-        folds = fold_room(tiles.room, rows.size)
-        tiles.buffers += folds.buffers
-        lines = [self._line(tiles, tensor) for tensor in more]
-        pitch = pitch_of(self.columns, width)
-        homes = [
-            Place(tiles.tile(name, rows.size * pitch, self.element, slots)) for name in ("x", "out")
-        ]
-        vectors = Vectors()
-        with as_floats(tiles, vectors, homes, pitch, (rows.size, self.columns)) as (source, result):
-            self.compute(vectors, folds, result, source, rows.size, lines)
-        if self.of.short:
-            tiles.shorten(LENGTH)
-        number, row = tiles.starts
-        at = number, row, rows.size
-        tiles.body.extend(
-            [
-                *given_x.load(homes[0], pitch, x, *at),
-                *vectors.body,
-                *given_out.store(out, homes[1], pitch, *at),
-            ]
-        )
-        longest = total(self.of.rows) if self.of.short else 0
-        return tiles.program((x, *more, out), self.about, longest)
 
-    def _line(self, tiles: Tiles, tensor: Tensor) -> Grid:
-        """An operand of one row, loaded once."""
-        width = WIDTHS[self.element]
-        home = Place(tiles.kept(tensor.name, pitch_of(self.columns, width), self.element))
-        tiles.before += load_rows(home, 0, Place(tensor), 1, self.columns, width)
-        if self.element == "float":
-            return Grid(home)
-        wide = Grid(tiles.floats(tensor.name, 1, self.columns).place)
-        vectors = Vectors()
-        vectors.operation("cast", wide, (Grid(home),), 1, self.columns)
-        tiles.before += vectors.body
-        return wide
-
-    def _tile(self) -> tuple[Cut, int]:
-        """Rows of a tile, and its slots: two, as long as 8 rows fit twice."""
-        pitch = pitch_of(self.columns, WIDTHS[self.element])
-        wide = pitch_of(self.columns, 4) if self.element == "half" else 0
-        room = self.core.ub - len(self.extra) * (pitch + wide)
-        for slots, fewest in ((2, 8), (1, 1)):
-            for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
-                each = 2 * (slots * pitch + wide)
-                if rows >= fewest and fold_bytes(rows) + rows * each <= room:
-                    return cut(self.of.axes[1], rows), slots
-        raise refuse(
-            "plan-capacity",
-            f"{self.name}: two rows of {self.columns} elements are more than the {self.core.ub} "
-            "bytes of ub hold",
-            help="shorter rows",
-        )
+def _tile(of: Rows, core: DaVinci, name: str, lines: int) -> tuple[Cut, int]:
+    """Rows of a tile, and its slots: two, as long as 8 rows fit twice."""
+    pitch = pitch_of(of.columns, WIDTHS[of.element])
+    wide = pitch_of(of.columns, 4) if of.element == "half" else 0
+    room = core.ub - lines * (pitch + wide)
+    for slots, fewest in ((2, 8), (1, 1)):
+        for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
+            each = 2 * (slots * pitch + wide)
+            if rows >= fewest and fold_bytes(rows) + rows * each <= room:
+                return cut(of.axes[1], rows), slots
+    raise refuse(
+        "plan-capacity",
+        f"{name}: two rows of {of.columns} elements are more than the {core.ub} bytes of ub hold",
+        help="shorter rows",
+    )
 
 
 def softmax(of: Rows, core: DaVinci, name: str = "softmax") -> Program:
@@ -257,7 +237,7 @@ def softmax(of: Rows, core: DaVinci, name: str = "softmax") -> Program:
     ) -> None:
         softmax_rows(v, room, out, x, count, of.columns)
 
-    return _Rows(of, core, name, f"softmax of {of}", (), compute).program()
+    return _rows(of, core, name, f"softmax of {of}", (), compute)
 
 
 def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") -> Program:
@@ -271,7 +251,7 @@ def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") ->
         normalise_rows(v, room, out, x, count, of.columns, norm, scale, shift)
 
     extra = [n for n, there in (("scale", norm.scaled), ("shift", norm.shifted)) if there]
-    return _Rows(of, core, name, f"layer normalisation of {of}", extra, compute).program()
+    return _rows(of, core, name, f"layer normalisation of {of}", extra, compute)
 
 
 def softmax_across(
@@ -285,8 +265,6 @@ def softmax_across(
     """The kernel of softmax down the columns of ``outer`` matrices, without flags: x, out."""
     narrow = WIDTHS[element]
     matrices, line_length = total(outer), total(columns)
-    size = matrices * rows * line_length * narrow + SLACK
-    x, out = Tensor("x", size, element), Tensor("out", size, element, written=True)
     # Two tiles in two slots, of halves two of floats, too; and three rows: what was folded, and
     # two for its reciprocal.
     size = 4 * narrow + (8 if element == "half" else 0)
@@ -302,11 +280,13 @@ def softmax_across(
     width = cut(columns, most if most < 64 else most // 64 * 64, granule)
     pitch, wide = pitch_of(width.size, narrow), pitch_of(width.size, 4)
     tiles = Tiles(name, core, (each(outer), width))
-    homes = [Place(tiles.tile(what, rows * pitch, element)) for what in ("x", "out")]
+    shape, at = (matrices, rows, line_length), (tiles.starts[0], 0, tiles.starts[1])
+    x, given = Operand("x", shape, element).load(tiles, rows, width.size, at)
+    home = Grid(Place(tiles.tile("out", rows * pitch, element)), pitch)
     line = Grid(Place(tiles.kept("line", wide)))
     other = Grid(Place(tiles.kept("other", 2 * wide)))
     vectors = Vectors()
-    with as_floats(tiles, vectors, homes, pitch, (rows, width.size)) as (own, result):
+    with as_floats(tiles, vectors, given, home, (rows, width.size)) as (own, result):
         for fold, source in (("max", own), ("add", result)):
             instruction, nothing = FOLDS[fold]
             vectors.fill(line, 1, width.size, nothing)
@@ -316,15 +296,7 @@ def softmax_across(
                 vectors.operation("vexp", result, (result,), rows, width.size)
         reciprocal(vectors, line, other, width.size)
         vectors.operation("vmul", result, (result, line), rows, width.size)
-    first, column = tiles.starts
-    at = (first * (rows * line_length) + column) * narrow
-    main = line_length * narrow
-    tiles.body.extend(
-        [
-            *load_rows(homes[0], pitch, Place(x, at), rows, width.size, narrow, main),
-            *vectors.body,
-            *store_rows(Place(out, at), homes[1], pitch, rows, width.size, narrow, main),
-        ]
-    )
+    tiles.body.extend(vectors.body)
+    out = Operand("out", shape, element).store(tiles, home, rows, width.size, at)
     about = f"softmax of {matrices} x {line_length} columns of {rows} {element}s"
     return tiles.program((x, out), about)

@@ -147,7 +147,7 @@ def pool(
         vectors.operation("cast", grid, (sums,), row.size, count)
     at = (plane * rows + first) * (columns * PIXEL)
     tiles.body.extend(
-        [*vectors.body, *store_rows(Place(out, at), result, 0, 1, row.size * count, 2)]
+        [*vectors.body, *store_rows(result, 0, Place(out, at), 1, row.size * count, 2)]
     )
     return tiles.program((*tensors, out), about)
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, least
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.kernels.recipes import RECIPES, compute
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
-from tilewright.targets.ascend.kernels.vectors import CASTS
-from tilewright.targets.ascend.machine import BLOCK, CUBE, REPEAT_BLOCKS, DaVinci
+from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors, fill
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
 from tilewright.targets.ascend.program import Buffer, Place, Program, Statement, Tensor
-from tilewright.targets.ascend.vectors import fill
 
 PAIR = 2 * CUBE
 """Columns of a block of integers."""
@@ -47,113 +46,6 @@ class Blocks:
     """True if halves are stored row by row, in whole blocks of 32."""
 
 
-@dataclass
-class _Conversion:
-    of: Blocks
-    operation: str
-    scalars: Sequence[str]
-    core: DaVinci
-    name: str
-
-    def program(self) -> Program:
-        of = self.of
-        height, pairs = total(of.rows), total(of.pairs)
-        count = total(of.batch) * height
-        halves = Tensor("halves", count * of.halves * BLOCK + BLOCK)
-        integers = Tensor("integers", count * pairs * BLOCK + BLOCK, "int8_t")
-        back = self.operation == "dequantise"
-        (halves if back else integers).written = True
-        rows = cut(of.rows, ROWS, CUBE)
-        side = cut(of.pairs, max(ROWS // rows.size, 1), 1)
-        tiles = Tiles(self.name, self.core, (each(of.batch), side, rows))
-        numbers = rows.size * side.size * PAIR
-        numbers += -numbers % FLOATS
-        x = tiles.tile("x", numbers * 2, "half")
-        t = tiles.tile("t", numbers * 4, slots=1)
-        y = tiles.tile("y", numbers, "int8_t")
-        places = {"x": Place(x), "t": Place(t), "n": Place(t, element="int32_t")}
-        self._alike(tiles, places)
-        if (not back and of.halves % 2) or rows.size * side.size * PAIR < numbers:
-            # Numbers that no load brings are computed on, too.
-            size = x.bytes * x.slots
-            slots = Buffer("x_slots", "ub", x.address, size)
-            tiles.buffers.append(slots)
-            tiles.before += [isa.mask_of(128, 128), fill(Place(slots), -(-size // 256), "z")]
-        matrix, pair, row = tiles.starts
-        there: Value = 2 * side.size
-        if of.halves % 2:
-            there = least(there, of.halves - pair * 2)
-        main, gaps = self._main(halves, matrix, pair, row, height, (rows.size, side.size))
-        whole = Place(integers, ((matrix * pairs + pair) * height + row) * BLOCK)
-        gap = height - rows.size
-        narrow = self._between(Place(x), Place(y), rows.size, side.size, back=back)
-        steps = self._steps(places, numbers // FLOATS)
-        bursts = (rows.size, 2 * side.size) if of.plain else (there, rows.size)
-        if back:
-            tiles.body.append(isa.copy(Place(y), whole, side.size, rows.size, gap))
-            tiles.body.extend([*narrow, *steps])
-            tiles.body.append(isa.copy(main, Place(x), *bursts, 0, gaps))
-        else:
-            tiles.body.append(isa.copy(Place(x), main, *bursts, gaps))
-            tiles.body.extend([*steps, *narrow])
-            tiles.body.append(isa.copy(whole, Place(y), side.size, rows.size, 0, gap))
-        tensors = (integers, halves) if back else (halves, integers)
-        return tiles.program(tensors, f"{self.operation} of {count * of.halves * CUBE} numbers")
-
-    def _main(
-        self,
-        halves: Tensor,
-        matrix: Value,
-        pair: Value,
-        row: Value,
-        height: int,
-        size: tuple[int, int],
-    ) -> tuple[Place, int]:
-        """Return the address of a tile's halves in main memory, and the gap between their
-        bursts."""
-        rows, pairs = size
-        if self.of.plain:
-            at = (matrix * height + row) * (self.of.halves * BLOCK) + pair * (2 * BLOCK)
-            return Place(halves, at), self.of.halves - 2 * pairs
-        at = ((matrix * self.of.halves + pair * 2) * height + row) * BLOCK
-        return Place(halves, at), height - rows
-
-    def _alike(self, tiles: Tiles, places: dict[str, Place]) -> None:
-        """The blocks of scalars."""
-        tiles.before.append(isa.mask_of(FLOATS, REPEAT_BLOCKS))
-        for name, scalar in zip(RECIPES[self.operation].scalars, self.scalars, strict=True):
-            places[name] = Place(tiles.kept(name, BLOCK))
-            fill = isa.vector("vector_dup", places[name], (), 1, (1,), (8,), scalar, REPEAT_BLOCKS)
-            tiles.before.append(fill)
-
-    def _steps(self, places: dict[str, Place], repeats: int) -> list[Statement]:
-        """The recipe's steps on floats; the halves before or behind them take one place."""
-        recipe = RECIPES[self.operation]
-        steps = [step.renamed({"h": "x", "out": "x"}) for step in recipe.steps]
-        # Conversions from or to integers are rows' own (_between).
-        inner = steps[1:] if self.operation == "dequantise" else steps[:-1]
-
-        def part(name: str) -> tuple[Place, int, int]:
-            place = places[name]
-            stride = REPEAT_BLOCKS * isa.WIDTHS[isa.element_of(place)] // 4
-            return (place, 0, 0) if name in recipe.scalars else (place, 1, stride)
-
-        return [isa.mask_of(FLOATS, FLOATS), *(step.statement(part, repeats) for step in inner)]
-
-    def _between(self, x: Place, y: Place, rows: int, pairs: int, *, back: bool) -> list[Statement]:
-        """Halves to integers, or ``back``, a row of 32 a repeat."""
-        body: list[Statement] = [isa.mask_of(2 * FLOATS, PAIR)]
-        apart, step = (1, 2 * pairs) if self.of.plain else (rows, 1)
-        for number in range(pairs):
-            start = number * (2 * BLOCK if self.of.plain else 2 * rows * BLOCK)
-            halves, integers = x.at(start), y.at(number * rows * BLOCK)
-            ends = (halves, integers) if back else (integers, halves)
-            blocks, steps = ((apart, 1), (step, 1)) if back else ((1, apart), (1, step))
-            name = CASTS[isa.element_of(ends[1]), isa.element_of(ends[0])]
-            body.append(isa.vector(name, ends[0], ends[1:], rows, blocks, steps, lanes=PAIR))
-        return body
-
-
 def converted(
     of: Blocks, operation: str, scalars: Sequence[str], core: DaVinci, name: str
 ) -> Program:
@@ -162,7 +54,86 @@ def converted(
     Parameters are ``halves`` and ``integers``, what is read first. ``scalars`` are C's, those of
     the recipe (recipes.py).
     """
-    return _Conversion(of, operation, scalars, core, name).program()
+    height, pairs = total(of.rows), total(of.pairs)
+    count = total(of.batch) * height
+    halves = Tensor("halves", count * of.halves * BLOCK + BLOCK)
+    integers = Tensor("integers", count * pairs * BLOCK + BLOCK, "int8_t")
+    back = operation == "dequantise"
+    (halves if back else integers).written = True
+    rows = cut(of.rows, ROWS, CUBE)
+    side = cut(of.pairs, max(ROWS // rows.size, 1), 1)
+    tiles = Tiles(name, core, (each(of.batch), side, rows))
+    numbers = rows.size * side.size * PAIR
+    numbers += -numbers % FLOATS
+    x = tiles.tile("x", numbers * 2, "half")
+    t = tiles.tile("t", numbers * 4, slots=1)
+    y = tiles.tile("y", numbers, "int8_t")
+    places = {"x": Place(x), "t": Place(t), "n": Place(t, element="int32_t")}
+    grids = {key: Grid(place) for key, place in places.items()}
+    recipe = RECIPES[operation]
+    for each_name, scalar in zip(recipe.scalars, scalars, strict=True):
+        grids[each_name] = tiles.alike(each_name, scalar, "float")
+    if (not back and of.halves % 2) or rows.size * side.size * PAIR < numbers:
+        # Numbers that no load brings are computed on, too.
+        size = x.bytes * x.slots
+        slots = Buffer("x_slots", "ub", x.address, size)
+        tiles.buffers.append(slots)
+        tiles.before.append(fill(Place(slots), -(-size // 256), "z"))
+    matrix, pair, row = tiles.starts
+    there: Value = 2 * side.size
+    if of.halves % 2:
+        there = least(there, of.halves - pair * 2)
+    main, gaps = _main(of, halves, (matrix, pair, row), height, (rows.size, side.size))
+    whole = Place(integers, ((matrix * pairs + pair) * height + row) * BLOCK)
+    gap = height - rows.size
+    narrow = _between(of, Place(x), Place(y), rows.size, side.size, back=back)
+    # The halves before or behind the steps take one place; conversions from or to integers are
+    # rows' own (_between).
+    steps, vectors = [s.renamed({"h": "x", "out": "x"}) for s in recipe.steps], Vectors()
+    compute(vectors, steps[1:] if back else steps[:-1], grids, 1, numbers)
+    bursts = (rows.size, 2 * side.size) if of.plain else (there, rows.size)
+    if back:
+        tiles.body.append(isa.copy(Place(y), whole, side.size, rows.size, gap))
+        tiles.body.extend([*narrow, *vectors.body])
+        tiles.body.append(isa.copy(main, Place(x), *bursts, 0, gaps))
+    else:
+        tiles.body.append(isa.copy(Place(x), main, *bursts, gaps))
+        tiles.body.extend([*vectors.body, *narrow])
+        tiles.body.append(isa.copy(whole, Place(y), side.size, rows.size, 0, gap))
+    tensors = (integers, halves) if back else (halves, integers)
+    return tiles.program(tensors, f"{operation} of {count * of.halves * CUBE} numbers")
+
+
+def _main(
+    of: Blocks,
+    halves: Tensor,
+    at: tuple[Value, Value, Value],
+    height: int,
+    size: tuple[int, int],
+) -> tuple[Place, int]:
+    """Return the address of a tile's halves in main memory, and the gap between their bursts."""
+    (matrix, pair, row), (rows, pairs) = at, size
+    if of.plain:
+        start = (matrix * height + row) * (of.halves * BLOCK) + pair * (2 * BLOCK)
+        return Place(halves, start), of.halves - 2 * pairs
+    start = ((matrix * of.halves + pair * 2) * height + row) * BLOCK
+    return Place(halves, start), height - rows
+
+
+def _between(
+    of: Blocks, x: Place, y: Place, rows: int, pairs: int, *, back: bool
+) -> list[Statement]:
+    """Halves to integers, or ``back``, a row of 32 a repeat."""
+    body: list[Statement] = [isa.mask_of(2 * FLOATS, PAIR)]
+    apart, step = (1, 2 * pairs) if of.plain else (rows, 1)
+    for number in range(pairs):
+        start = number * (2 * BLOCK if of.plain else 2 * rows * BLOCK)
+        halves, integers = x.at(start), y.at(number * rows * BLOCK)
+        ends = (halves, integers) if back else (integers, halves)
+        blocks, steps = ((apart, 1), (step, 1)) if back else ((1, apart), (1, step))
+        name = CASTS[isa.element_of(ends[1]), isa.element_of(ends[0])]
+        body.append(isa.vector(name, ends[0], ends[1:], rows, blocks, steps, lanes=PAIR))
+    return [*body, isa.mask_of(2 * FLOATS, 2 * FLOATS)]
 
 
 __all__ = ["Blocks", "converted"]

@@ -23,7 +23,16 @@ from math import frexp, pi, sqrt
 from tilewright.codegen.nest.value import Value
 from tilewright.numerics.operators import PARAMETERS
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.vectors import CASTS, Grid, Vectors, number
+from tilewright.targets.ascend.kernels.vectors import (
+    BOOLEAN,
+    CASTS,
+    REPEAT,
+    Choice,
+    Grid,
+    Vectors,
+    along_row,
+    number,
+)
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Place, Statement
 
@@ -39,6 +48,12 @@ class Step:
     to: str
     sources: tuple[str, ...]
     scalar: str = ""
+
+    @property
+    def chooses(self) -> bool:
+        """True of ``choose_`` and a relation: the third source where it holds of the first two,
+        else the fourth."""
+        return self.name.startswith("choose_")
 
     def renamed(self, names: Mapping[str, str]) -> Step:
         """The same over buffers of which some have other names."""
@@ -84,8 +99,8 @@ def _binary(name: str, types: Sequence[str]) -> Recipe:
     return Recipe(2, {t: t for t in types}, (Step(name, "out", ("x", "y")),))
 
 
-def _unary(name: str, types: Sequence[str], scalar: str = "") -> Recipe:
-    return Recipe(1, {t: t for t in types}, (Step(name, "out", ("x",), scalar),))
+def _unary(name: str, scalar: str = "") -> Recipe:
+    return Recipe(1, {t: t for t in FLOATS}, (Step(name, "out", ("x",), scalar),))
 
 
 def _function(
@@ -141,6 +156,22 @@ def _bounds(of: tuple[Sequence[float], Sequence[float], float]) -> dict[str, str
     return {"low": number(-of[2]), "high": number(of[2])}
 
 
+def _of_odd(of: tuple[Sequence[float], Sequence[float], float]) -> Recipe:
+    """An odd rational function of x."""
+    copied = Step("vmuls", "out", ("u",), "1.0f")
+    return _function(*_odd("x", of), copied, temporaries="t s u", **_bounds(of))
+
+
+_LEAKY = _function(
+    Step("vmin", "t", ("x", "zero")),
+    Step("vmul", "t", ("t", "alpha")),
+    Step("vrelu", "u", ("x",)),
+    Step("vadd", "out", ("u", "t")),
+    temporaries="t u",
+    scalars=("alpha",),
+    zero="0.0f",
+)
+
 _LOGISTIC = (
     Step("vmuls", "t", ("x",), "-1.0f"),
     Step("vmin", "t", ("t", "most")),
@@ -188,20 +219,30 @@ def _quantise(scaled: str) -> Recipe:
     )
 
 
+def _relation(relation: str) -> Recipe:
+    """A boolean: 1 where a relation of halves holds, 0 where it does not."""
+    steps = Step(f"choose_{relation}", "h", ("x", "y", "yes", "no")), Step("cast", "out", ("h",))
+    constants = {"yes": "1.0f", "no": "0.0f"}
+    return Recipe(2, {"half": BOOLEAN}, steps, constants=constants, temporaries=("h",))
+
+
 RECIPES: dict[str, Recipe] = {
-    "add": _binary("vadd", NUMBERS),
-    "sub": _binary("vsub", NUMBERS),
-    "mul": _binary("vmul", NUMBERS),
+    "less": _relation("lt"),
+    "less_equal": _relation("le"),
+    "equal": _relation("eq"),
+    "select": Recipe(
+        3,
+        {"half": "half"},
+        (Step("cast", "h", ("c",)), Step("choose_ne", "out", ("h", "nothing", "x", "y"))),
+        constants={"nothing": "0.0f"},
+        temporaries=("h",),
+    ),
+    **{name: _binary(f"v{name}", NUMBERS) for name in ("add", "sub", "mul", "max", "min")},
     "div": _binary("vdiv", FLOATS),
-    "max": _binary("vmax", NUMBERS),
-    "min": _binary("vmin", NUMBERS),
-    "relu": _unary("vrelu", FLOATS),
-    "copy": _unary("vmuls", FLOATS, "1.0f"),
-    "abs": _unary("vabs", FLOATS),
-    "neg": _unary("vmuls", FLOATS, "-1.0f"),
-    "exp": _unary("vexp", FLOATS),
-    "log": _unary("vln", FLOATS),
-    "sqrt": _unary("vsqrt", FLOATS),
+    **{name: _unary(f"v{name}") for name in ("relu", "abs", "exp", "sqrt")},
+    "log": _unary("vln"),
+    "copy": _unary("vmuls", "1.0f"),
+    "neg": _unary("vmuls", "-1.0f"),
     "square": Recipe(1, {t: t for t in FLOATS}, (Step("vmul", "out", ("x", "x")),)),
     "cube": _function(Step("vmul", "t", ("x", "x")), Step("vmul", "out", ("t", "x"))),
     "reciprocal": _function(Step("vdiv", "out", ("one", "x")), temporaries="", one="1.0f"),
@@ -239,15 +280,8 @@ RECIPES: dict[str, Recipe] = {
         **_bounds(ERF),
         least=number(-ERF[2] * sqrt(2)),
     ),
-    "erf": _function(
-        *_odd("x", ERF), Step("vmuls", "out", ("u",), "1.0f"), temporaries="t s u", **_bounds(ERF)
-    ),
-    "tanh": _function(
-        *_odd("x", TANH),
-        Step("vmuls", "out", ("u",), "1.0f"),
-        temporaries="t s u",
-        **_bounds(TANH),
-    ),
+    "erf": _of_odd(ERF),
+    "tanh": _of_odd(TANH),
     "sigmoid": _function(*_LOGISTIC, Step("vdiv", "out", ("one", "t")), one="1.0f", most="80.0f"),
     "silu": _function(*_LOGISTIC, Step("vdiv", "out", ("x", "t")), most="80.0f"),
     "softplus": _function(
@@ -271,27 +305,12 @@ RECIPES: dict[str, Recipe] = {
         scalars=("alpha",),
         zero="0.0f",
     ),
-    "leaky_relu": _function(
-        Step("vmin", "t", ("x", "zero")),
-        Step("vmul", "t", ("t", "alpha")),
-        Step("vrelu", "u", ("x",)),
-        Step("vadd", "out", ("u", "t")),
-        temporaries="t u",
-        scalars=("alpha",),
-        zero="0.0f",
-    ),
-    "prelu": Recipe(
-        2,
-        {t: t for t in FLOATS},
-        (
-            Step("vmin", "t", ("x", "zero")),
-            Step("vmul", "t", ("t", "y")),
-            Step("vrelu", "u", ("x",)),
-            Step("vadd", "out", ("u", "t")),
-        ),
-        constants={"zero": "0.0f"},
-        temporaries=("t", "u"),
-        wide=True,
+    "leaky_relu": _LEAKY,
+    "prelu": replace(
+        _LEAKY,
+        operands=2,
+        steps=tuple(step.renamed({"alpha": "y"}) for step in _LEAKY.steps),
+        scalars=(),
     ),
     "hard_sigmoid": _function(
         Step("vmul", "t", ("x", "alpha")),
@@ -353,11 +372,26 @@ def compute(
     grids: Mapping[str, Grid],
     rows: int,
     columns: int,
+    scratch: Choice | None = None,
 ) -> None:
-    """The statements of an operation on rows in UB; ``grids`` has each of its buffers."""
-    for step in steps:
-        sources = [grids[name] for name in step.sources]
-        vectors.operation(step.name, grids[step.to], sources, rows, columns, step.scalar)
+    """The statements of an operation on rows in UB; ``grids`` has each of its buffers, and choices
+    need ``scratch``. Of a single row the last columns come after the others, under one mask."""
+    lanes = REPEAT // max(grid.width for grid in grids.values())
+    whole = columns // lanes * lanes if rows == 1 and scratch is None else columns
+    for first, count in ((0, whole), (whole, columns - whole)):
+        parts = {name: along_row(grid, first) for name, grid in grids.items()}
+        for step in steps if count else ():
+            to, sources = parts[step.to], [parts[name] for name in step.sources]
+            if step.chooses:
+                a, b, yes, no = sources
+                assert scratch is not None
+                relation, ends = step.name.removeprefix("choose_"), ((a, b), (yes, no))
+                vectors.choose(relation, to, *ends, rows, count, scratch)
+            elif sources and sources[0].element == BOOLEAN:
+                # Whole blocks, which are compared on.
+                vectors.operation("cast", to, sources, rows, -(-count // 16) * 16)
+            else:
+                vectors.operation(step.name, to, sources, rows, count, step.scalar)
 
 
 NAMES = {

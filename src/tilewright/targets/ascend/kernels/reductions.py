@@ -87,7 +87,7 @@ def reduce_rows(
     folded = finish(end, folds, fold, tile.size)
     _scaled(end, Grid(result), folded, tile.size, 1 / columns if mean else 1.0)
     tiles.body.extend(
-        [*end.body, *store_rows(Place(out, row * width), result, 0, 1, tile.size, width)]
+        [*end.body, *store_rows(result, 0, Place(out, row * width), 1, tile.size, width)]
     )
     what = f"mean of {count} rows" if mean else f"{fold} of {count} rows"
     return tiles.program((x, out), f"{what} of {columns} {element}s")
@@ -164,7 +164,7 @@ def reduce_across(
     end = Vectors(prefix="w")
     _scaled(end, Grid(result), line, width.size, 1 / rows if mean else 1.0)
     main = Place(out, (first * length + column) * narrow)
-    tiles.body.extend([*end.body, *store_rows(main, result, pitch, 1, width.size, narrow)])
+    tiles.body.extend([*end.body, *store_rows(result, pitch, main, 1, width.size, narrow)])
     what = "mean" if mean else fold
     return tiles.program(
         (x, out), f"{what} of {total(outer)} x {length} columns of {rows} {element}s"

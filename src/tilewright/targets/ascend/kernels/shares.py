@@ -83,11 +83,6 @@ def joined(extents: Sequence[Extent]) -> Extent:
     return result
 
 
-def scaled(extent: Extent, factor: int) -> Extent:
-    """An axis in units of so many, in ones."""
-    return joined((extent, factor))
-
-
 def joins(outer: Extent, inner: Extent) -> bool:
     """Return True if two axes may become one."""
     whole = total(outer) == 1 or not isinstance(inner, Share)

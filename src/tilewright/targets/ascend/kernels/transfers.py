@@ -6,50 +6,30 @@ last to the first, are copied one by one: a copy takes whole blocks, so it reads
 31 bytes past the row's end. What is written there the next row overwrites, so rows go in ascending
 order; behind the last one a tensor has ``SLACK``.
 
-Matrices in Nz become rows on their way, and blocks again on their way back (``Matrices``): a copy
+Matrices in Nz become rows on their way, and blocks again on their way back (``Operand``): a copy
 for each 16 columns, of bursts of one block.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
 
 from tilewright.codegen.nest.value import Value
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.tiles import Tiles
+from tilewright.targets.ascend.kernels.vectors import Grid, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, MAX_FIELD
 from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 
 SLACK = 32
 """Bytes behind a tensor that kernels may touch."""
 
-
-def load_rows(
-    to: Place,
-    pitch: int,
-    main: Place,
-    rows: int,
-    columns: int,
-    width: int,
-    main_pitch: int | None = None,
-    name: str = "row",
-) -> list[Statement]:
-    """Rows of ``columns`` elements of ``width`` bytes to UB; pitches are bytes from row to row."""
-    return _rows(to, pitch, main, rows, columns * width, main_pitch, name, loads=True)
-
-
-def store_rows(
-    main: Place,
-    source: Place,
-    pitch: int,
-    rows: int,
-    columns: int,
-    width: int,
-    main_pitch: int | None = None,
-    name: str = "row",
-) -> list[Statement]:
-    """Rows back to main memory, in ascending order."""
-    return _rows(source, pitch, main, rows, columns * width, main_pitch, name, loads=False)
+Shape = tuple[int, ...]
 
 
 def _rows(
@@ -57,12 +37,16 @@ def _rows(
     pitch: int,
     main: Place,
     rows: int,
-    size: int,
-    main_pitch: int | None,
-    name: str,
+    columns: int,
+    width: int,
+    main_pitch: int | None = None,
+    name: str = "row",
     *,
     loads: bool,
 ) -> list[Statement]:
+    """Rows of ``columns`` elements of ``width`` bytes to UB, or back in ascending order; pitches
+    are bytes from row to row."""
+    size = columns * width
     apart = size if main_pitch is None else main_pitch
     length = -(-size // BLOCK)
     gaps = (apart - length * BLOCK, pitch - length * BLOCK)
@@ -79,6 +63,10 @@ def _rows(
     return [loop]
 
 
+load_rows = partial(_rows, loads=True)
+store_rows = partial(_rows, loads=False)
+
+
 def move(
     own: Place, main: Place, bursts: Value, length: Value, gaps: tuple[Value, Value], loads: bool
 ) -> Statement:
@@ -89,71 +77,108 @@ def move(
 
 
 @dataclass(frozen=True)
-class Matrices:
-    """Matrices of rows by columns in main memory: row by row, or in Nz (halves)."""
+class Operand:
+    """An operand, or the result, in main memory."""
 
     name: str
-    count: int
-    rows: int
-    columns: int
-    element: str = "float"
+    shape: Shape
+    """As that of the result, with 1 where it broadcasts."""
+    element: str
     blocks: bool = False
-    """True if they are in Nz."""
+    """True if its matrices are in Nz."""
 
     @property
-    def size(self) -> int:
-        """The bytes of one matrix."""
+    def rows(self) -> bool:
+        """True if it has rows of its own, and does not broadcast along them."""
+        return self.shape[-2] > 1
+
+    @property
+    def columns(self) -> bool:
+        """True if it has columns of its own, and does not broadcast along them."""
+        return self.shape[-1] > 1
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return WIDTHS[self.element]
+
+    @property
+    def strides(self) -> list[int]:
+        """Elements from one index to the next; 0 where it broadcasts. Of matrices in Nz columns go
+        by blocks of 16."""
+        strides: list[int] = []
+        step = 1
+        shape = self.shape
         if self.blocks:
-            return padded(self.rows) * padded(self.columns) * 2
-        return self.rows * self.columns * isa.WIDTHS[self.element]
+            height, width = padded(shape[-2]), padded(shape[-1])
+            strides, step = [height, CUBE if shape[-2] > 1 else 0], height * width
+            shape = shape[:-2]
+        for extent in reversed(shape):
+            strides.append(step if extent > 1 else 0)
+            step *= extent
+        return strides[::-1]
 
     def tensor(self, *, written: bool = False) -> Tensor:
-        """The parameter of a kernel."""
-        size = self.count * self.size + SLACK
-        return Tensor(self.name, size, self.element, written=written)
+        """The parameter of the kernel."""
+        size = prod(self.shape)
+        if self.blocks:
+            size = prod(self.shape[:-2]) * padded(self.shape[-2]) * padded(self.shape[-1])
+        return Tensor(self.name, size * self.width + SLACK, self.element, written=written)
+
+    def main(self, tensor: Tensor, indices: Sequence[Value]) -> Place:
+        """Return the address in main memory at which a tile begins."""
+        at: Value = 0
+        for index, stride in zip(indices, self.strides, strict=True):
+            at = at + index * stride
+        return Place(tensor, at * self.width)
 
     def load(
-        self, to: Place, pitch: int, tensor: Tensor, number: Value, row: Value, rows: int
-    ) -> list[Statement]:
-        """Whole rows of one matrix to UB."""
-        return self._move(to, pitch, tensor, (number, row, 0), (rows, self.columns), loads=True)
+        self,
+        tiles: Tiles,
+        rows: int,
+        columns: int,
+        at: Sequence[Value] | None = None,
+        slots: int | None = None,
+    ) -> tuple[Tensor, Grid]:
+        """Load the rows of a tile, or the one row; the parameter, and where they lie in UB. Indices
+        ``at`` are those of the tile's first element, by default where the loops' tiles begin."""
+        tensor, count = self.tensor(), rows if self.rows else 1
+        pitch = pitch_of(columns, self.width)
+        home = Grid(Place(tiles.tile(self.name, count * pitch, self.element, slots)), pitch)
+        tiles.body.extend(self._moved(tiles, tensor, home, (count, columns), at, loads=True))
+        return tensor, home if self.rows else replace(home, pitch=0)
 
     def store(
-        self, tensor: Tensor, source: Place, pitch: int, number: Value, row: Value, rows: int
-    ) -> list[Statement]:
-        """Whole rows from UB."""
-        at = (number, row, 0)
-        return self._move(source, pitch, tensor, at, (rows, self.columns), loads=False)
-
-    def _move(
         self,
-        own: Place,
-        pitch: int,
+        tiles: Tiles,
+        home: Grid,
+        rows: int,
+        columns: int,
+        at: Sequence[Value] | None = None,
+    ) -> Tensor:
+        """Store the rows of a tile; the parameter."""
+        tensor = self.tensor(written=True)
+        tiles.body.extend(self._moved(tiles, tensor, home, (rows, columns), at, loads=False))
+        return tensor
+
+    def _moved(
+        self,
+        tiles: Tiles,
         tensor: Tensor,
-        at: tuple[Value, Value, Value],
-        extents: tuple[int, int],
+        home: Grid,
+        sizes: tuple[int, int],
+        at: Sequence[Value] | None,
         *,
         loads: bool,
     ) -> list[Statement]:
-        number, row, column = at
-        rows, columns = extents
-        start = number * self.size
-        if not self.blocks:
-            width = isa.WIDTHS[self.element]
-            main = Place(tensor, start + (row * self.columns + column) * width)
-            name = f"row_{self.name}"
-            move = load_rows if loads else _stored
-            return move(own, pitch, main, rows, columns, width, self.columns * width, name)
-        height = padded(self.rows)
-        return blocks_of(
-            own,
-            pitch,
-            Place(tensor, start + (row * BLOCK + column * (height * 2))),
-            height,
-            (rows, -(-columns // CUBE)),
-            f"block_{self.name}",
-            loads=loads,
-        )
+        main, (rows, columns) = self.main(tensor, at or tiles.starts), sizes
+        if self.blocks:
+            extents, name = (rows, padded(columns) // CUBE), f"block_{self.name}"
+            height = padded(self.shape[-2])
+            return blocks_of(home.place, home.pitch, main, height, extents, name, loads=loads)
+        apart, name = self.shape[-1] * self.width, f"row_{self.name}"
+        ends = home.place, home.pitch, main
+        return _rows(*ends, rows, columns, self.width, apart, name, loads=loads)
 
 
 def blocks_of(
@@ -173,16 +198,3 @@ def blocks_of(
     gaps = (0, pitch // BLOCK - 1)
     loop.body.append(move(own.at(loop.variable * BLOCK), main, rows, 1, gaps, loads))
     return [loop]
-
-
-def _stored(
-    own: Place,
-    pitch: int,
-    main: Place,
-    rows: int,
-    columns: int,
-    width: int,
-    apart: int,
-    name: str,
-) -> list[Statement]:
-    return store_rows(main, own, pitch, rows, columns, width, apart, name)

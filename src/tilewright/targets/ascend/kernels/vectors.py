@@ -13,12 +13,12 @@ behind a row is touched. Between operations the mask is all ones.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isinf
 
-from tilewright.codegen.nest.value import Value
+from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS
@@ -51,6 +51,8 @@ class Grid:
     """True if a row is one block, for all its columns."""
     blocks: int = 1
     """Blocks from one of a row's to the next."""
+    still: bool = False
+    """True if a row is one repeat, for all repeats of columns."""
 
     @property
     def element(self) -> str:
@@ -77,6 +79,9 @@ class Choice:
     """A repeat of halves each, which hold numbers."""
 
 
+BOOLEAN = "uint8_t"
+"""The element of booleans in main memory."""
+
 CHOICE_BITS = MAX_REPEAT * isa.LANES // 8
 
 
@@ -93,6 +98,10 @@ def number(value: float) -> str:
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
+ALL = isa.mask_of(128, 128)
+"""The mask between operations."""
+
+
 @dataclass
 class Vectors:
     """Writes vector operations behind each other."""
@@ -101,16 +110,21 @@ class Vectors:
     prefix: str = "v"
     """The prefix of loop variables, which no enclosing loop may have."""
     loops: int = 0
+    held: tuple[object, ...] = ()
+    """The mask of the last operation: one alike right after it needs none of its own."""
 
     @contextmanager
     def loop(self, count: Value) -> Generator[Value]:
         """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1
+        if count == 1:
+            yield loop.variable
+            return
         around, self.body = self.body, loop.body
         yield loop.variable
         self.body = around
-        self.body += loop.body if count == 1 else [loop]
+        self.body.append(loop)
 
     def operation(
         self,
@@ -152,10 +166,10 @@ class Vectors:
             parts = [grid.at(first * grid.pitch) for grid in grids]
             if chunks:
                 with self.loop(chunks) as chunk:
-                    moved = [_along_row(grid, chunk * lanes) for grid in parts]
+                    moved = [along_row(grid, chunk * lanes) for grid in parts]
                     self._vector(name, moved, steps, count, lanes, lanes, scalar)
             if rest:
-                moved = [_along_row(grid, chunks * lanes) for grid in parts]
+                moved = [along_row(grid, chunks * lanes) for grid in parts]
                 self._vector(name, moved, steps, count, lanes, rest, scalar)
 
     def _along(
@@ -168,13 +182,16 @@ class Vectors:
         scalar: str,
     ) -> None:
         """One row: repeats along its columns."""
-        steps = [0 if grid.spread else lanes * grid.width // BLOCK * grid.blocks for grid in grids]
+        steps = [
+            0 if grid.spread or grid.still else lanes * grid.width // BLOCK * grid.blocks
+            for grid in grids
+        ]
         for first in range(0, chunks, MAX_REPEAT):
             count = min(MAX_REPEAT, chunks - first)
-            moved = [_along_row(grid, first * lanes) for grid in grids]
+            moved = [along_row(grid, first * lanes) for grid in grids]
             self._vector(name, moved, steps, count, lanes, lanes, scalar)
         if rest:
-            moved = [_along_row(grid, chunks * lanes) for grid in grids]
+            moved = [along_row(grid, chunks * lanes) for grid in grids]
             self._vector(name, moved, steps, 1, lanes, rest, scalar)
 
     def _vector(
@@ -187,15 +204,19 @@ class Vectors:
         used: int,
         scalar: str,
     ) -> None:
-        if used < lanes:
-            self.body.append(isa.mask_of(lanes, used))
+        mask = isa.mask_of(lanes, used)
+        if used < lanes and mask.arguments == self.held and self.body and self.body[-1] is ALL:
+            self.body.pop()
+        elif used < lanes:
+            self.body.append(mask)
+        self.held = mask.arguments
         places = [grid.place for grid in grids]
         blocks = [0 if grid.spread else grid.blocks for grid in grids]
         self.body.append(
             isa.vector(name, places[0], places[1:], repeat, blocks, steps, scalar, used)
         )
         if used < lanes:
-            self.body.append(isa.mask_of(128, 128))
+            self.body.append(ALL)
 
     def fill(self, out: Grid, rows: int, columns: int, scalar: str) -> None:
         """Set all elements to one value."""
@@ -221,10 +242,10 @@ class Vectors:
             here = [grid.at(row * grid.pitch) for grid in grids]
             for first in range(0, chunks, MAX_REPEAT):
                 count = min(MAX_REPEAT, chunks - first)
-                moved = [_along_row(grid, first * isa.LANES) for grid in here]
+                moved = [along_row(grid, first * isa.LANES) for grid in here]
                 self._chosen(relation, moved, count, isa.LANES, scratch.bits)
             if rest:
-                moved = [_along_row(grid, chunks * isa.LANES) for grid in here]
+                moved = [along_row(grid, chunks * isa.LANES) for grid in here]
                 # A comparison reads whole repeats, of which rows do not have all.
                 for number, home in enumerate(scratch.ends, 1):
                     if not moved[number].spread:
@@ -257,68 +278,109 @@ class Vectors:
 
     def accumulate(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
         """Fold each row of ``source`` into a row of ``out``, which has the elements of a repeat."""
-        lanes = REPEAT // source.width
-        chunks, rest = divmod(columns, lanes)
-        small = source.pitch // BLOCK <= MAX_REPEAT
-        if rows > 1 and small and rows >= chunks:
-            steps = (REPEAT_BLOCKS, REPEAT_BLOCKS, source.pitch // BLOCK)
-            for first in range(0, rows, MAX_REPEAT):
-                count = min(MAX_REPEAT, rows - first)
-                to, part = out.at(first * out.pitch), source.at(first * source.pitch)
-                with self.loop(chunks) if chunks else _nothing() as chunk:
-                    if chunks:
-                        piece = part.at(chunk * REPEAT)
-                        self._vector(name, (to, to, piece), steps, count, lanes, lanes, "")
-                if rest:
-                    piece = part.at(chunks * REPEAT)
-                    self._vector(name, (to, to, piece), steps, count, lanes, rest, "")
-            return
-        with self.loop(rows) as row:
-            to, part = out.at(row * out.pitch), source.at(row * source.pitch)
-            for first in range(0, chunks, MAX_REPEAT):
-                count = min(MAX_REPEAT, chunks - first)
-                piece = part.at(first * REPEAT)
-                self._vector(name, (to, to, piece), (0, 0, REPEAT_BLOCKS), count, lanes, lanes, "")
-            if rest:
-                piece = part.at(chunks * REPEAT)
-                self._vector(name, (to, to, piece), (0, 0, 0), 1, lanes, rest, "")
+        sums = replace(out, still=True)
+        self.operation(name, sums, (sums, source), rows, columns)
 
     def fold_rows(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
         """Fold all rows of ``source`` into the one row ``out``, element by element."""
-        lanes = REPEAT // source.width
-        chunks, rest = divmod(columns, lanes)
-        step = source.pitch // BLOCK
-        if step > MAX_REPEAT or rows < chunks:
-            with self.loop(rows) as row:
-                part = source.at(row * source.pitch)
-                self.operation(name, out, (out, replace(part, pitch=0)), 1, columns)
-            return
-        for first in range(0, rows, MAX_REPEAT):
-            count = min(MAX_REPEAT, rows - first)
-            part = source.at(first * source.pitch)
-            if chunks:
-                with self.loop(chunks) as chunk:
-                    to, piece = (_along_row(grid, chunk * lanes) for grid in (out, part))
-                    self._vector(name, (to, to, piece), (0, 0, step), count, lanes, lanes, "")
-            if rest:
-                to, piece = (_along_row(grid, chunks * lanes) for grid in (out, part))
-                self._vector(name, (to, to, piece), (0, 0, step), count, lanes, rest, "")
+        line = replace(out, pitch=0)
+        self.operation(name, line, (line, source), rows, columns)
 
 
-@contextmanager
-def _nothing() -> Generator[Value]:
-    yield 0
-
-
-def _along_row(grid: Grid, columns: Value) -> Grid:
-    return grid if grid.spread else grid.at(columns * (grid.width * grid.blocks))
+def along_row(grid: Grid, columns: Value) -> Grid:
+    """A grid from a column on."""
+    fixed = grid.spread or grid.still
+    return grid if fixed else grid.at(columns * (grid.width * grid.blocks))
 
 
 def _dense(grid: Grid, columns: int) -> bool:
     """Return True if rows follow each other without a gap, or there is a single element."""
     if grid.spread:
         return grid.pitch == 0
+    if grid.still:
+        return False
     return grid.pitch == columns * grid.width and grid.blocks == 1
+
+
+Strides = tuple[Sequence[Value], Sequence[Value]]
+"""Of the result and each source, the blocks from one to the next, and from repeat to repeat."""
+
+
+def flat(
+    name: str,
+    dst: Place,
+    sources: Sequence[Place],
+    repeats: Value,
+    most: int,
+    loop: str,
+    *,
+    strides: Strides | None = None,
+    scalar: str = "",
+) -> Statement:
+    """An operation on so many whole repeats (``most`` at the most), of elements side by side if
+    nothing else is said."""
+    count = len(sources) + 1
+    blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
+
+    def piece(start: Value, repeat: Value) -> list[Statement]:
+        to, *read = (
+            place.at(start * step * BLOCK)
+            for place, step in zip((dst, *sources), steps, strict=True)
+        )
+        return [isa.vector(name, to, read, repeat, blocks, steps, scalar)]
+
+    return pieces(piece, repeats, most, loop)[0]
+
+
+def fill(dst: Place, repeats: int, loop: str) -> Statement:
+    """Zeros in so many repeats."""
+    return flat("vector_dup", dst, (), repeats, repeats, loop, scalar="0")
+
+
+def pieces(
+    make: Callable[[Value, Value], list[Statement]],
+    repeats: Value,
+    most: int,
+    loop: str,
+    limit: int = MAX_REPEAT,
+) -> list[Statement]:
+    """Statements of at most so many repeats, or a loop of several such: ``make`` takes the first
+    repeat and how many there are; ``most`` is the largest number of all."""
+    count = -(-most // limit)
+    if count == 1:
+        return make(0, repeats)
+    each = -(-most // count)
+    around = Loop(loop, count if isinstance(repeats, int) else (repeats + (each - 1)) // each)
+    start = around.variable * each
+    even = isinstance(repeats, int) and repeats % each == 0
+    around.body += make(start, each if even else least(each, repeats - start))
+    return [around]
+
+
+def add_rows(
+    dst: Place,
+    row: Place,
+    blocks: Value,
+    rows: Value,
+    most: int,
+    loop: str,
+    *,
+    relu: bool = False,
+) -> Statement:
+    """Add a row to every row of blocks of 16 columns, each of which holds all rows; then relu.
+
+    ``row`` has the columns' halves side by side; there are ``most`` rows at the most, by eights.
+    """
+    around = Loop(loop, blocks)
+    block = dst.at(around.variable * rows * BLOCK)
+    columns = row.at(around.variable * BLOCK)
+    repeats, largest = rows // REPEAT_BLOCKS, most // REPEAT_BLOCKS
+    strides: Strides = (1, 1, 0), (REPEAT_BLOCKS, REPEAT_BLOCKS, 0)
+    ends = block, (block, columns)
+    around.body.append(flat("vadd", *ends, repeats, largest, f"{loop}_1", strides=strides))
+    if relu:
+        around.body.append(flat("vrelu", block, (block,), repeats, largest, f"{loop}_1"))
+    return around
 
 
 @dataclass

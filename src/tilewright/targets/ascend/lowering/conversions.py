@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -12,9 +11,9 @@ from tilewright.planning.domain import Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
-from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
-from tilewright.targets.ascend.kernels.shares import Extent, joined, scaled, total
+from tilewright.targets.ascend.kernels.channels import to_blocks
+from tilewright.targets.ascend.kernels.fractal import fractalise
+from tilewright.targets.ascend.kernels.shares import Extent, joined, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
@@ -22,55 +21,27 @@ from tilewright.targets.ascend.timing import simulate
 
 
 def convert(
-    launches: Launches,
-    stage: Stage,
-    operands: Sequence[Value],
-    target: Value | None,
-    *,
-    short: bool = False,
-) -> Value:
-    """The launches of a change of layout; see ``STAGES``. Of ``short`` ones a launch says how many
-    rows the matrices have."""
-    (source,) = operands
-    result = target or launches.buffer(source.shape, source.element, stage.output.layout)
-    if source.element not in ("half", "int8_t") or result.element != source.element:
-        raise launches.refusal(f"there is no change of format of {source.element}")
-    if source.layout and result.layout:
-        rows = launches.buffer(source.shape, source.element)
-        one_change(launches, stage, source, rows, back=True, short=short)
-        one_change(launches, stage, rows, result, back=False, short=short)
-    elif source.layout or result.layout:
-        one_change(launches, stage, source, result, back=bool(source.layout), short=short)
-    else:
-        raise launches.refusal("there is no copy of rows")
-    return result
-
-
-def one_change(
-    launches: Launches,
-    stage: Stage,
-    source: Value,
-    target: Value,
-    *,
-    back: bool,
-    short: bool = False,
+    launches: Launches, stage: Stage, source: Value, target: Value, *, short: bool = False
 ) -> None:
-    """From a format to rows (``back``), or from rows to a format."""
+    """The launches from a format to rows, or from rows to a format; of ``short`` ones a launch says
+    how many rows the matrices have."""
+    if source.element not in ("half", "int8_t") or target.element != source.element:
+        raise launches.refusal(f"there is no change of format of {source.element}")
+    back = bool(source.layout)
     blocked = source if back else target
     shape = blocked.shape
-    layout = Layout.parse(blocked.layout, len(shape))
-    if len(shape) == 4 and layout == Layout.parse(image(), 4):
-        make = from_blocks if back else to_blocks
+    if blocked.lies_in(Layout.parse(image(), 4)):
         channels = shape[1]
         images, planes, area = _image_extents(launches, stage, shape)
-        program = make(
+        program = to_blocks(
             *(images, channels, area, launches.core, launches.name("channels")),
             planes=planes if channels % CUBE == 0 else None,
+            back=back,
         )
         launches.launch(program, source, target)
         return
     width = WIDTHS[blocked.element]
-    if len(shape) < 2 or layout != matrices(len(shape), element_bytes=width):
+    if len(shape) < 2 or not blocked.lies_in(matrices(len(shape), element_bytes=width)):
         raise launches.refusal(f"there is no change of format to or from {blocked.layout}")
     rows, columns = shape[-2:]
     count, block = prod(shape[:-2]), BLOCK // width
@@ -83,7 +54,7 @@ def one_change(
     if shape == stage.output.shape:
         down, along = stage.output.access[-2:]
         if not rows % CUBE:
-            lines = scaled(launches.extent(down, rows, CUBE), CUBE)
+            lines = joined((launches.extent(down, rows, CUBE), CUBE))
         if not columns % CUBE:
             wide = launches.extent(along, shape[-1], block)
     program = _fractal(launches, lines, columns, wide, back=back, short=short)
@@ -102,7 +73,7 @@ def _image_extents(
     if not launches.grid and positions % CUBE == 0:
         planes = channels // CUBE if channels % CUBE == 0 else 1
         batch, plane, area = launches.own(image=count, plane=planes, pixel=positions // CUBE)
-        return batch, plane, scaled(area, CUBE)
+        return batch, plane, joined((area, CUBE))
     images, plane, *sides = (
         launches.extent(axis, size, unit)
         for axis, size, unit in zip(stage.output.access, shape, (1, CUBE, 1, 1), strict=True)
@@ -114,8 +85,7 @@ def _matrix(value: Value, number: int, count: int) -> Value:
     """Return one of ``count`` matrices of a value."""
     if count == 1:
         return value
-    layout = Layout.parse(value.layout, len(value.shape))
-    size = layout.size(value.shape) // count * WIDTHS[value.element]
+    size = value.parsed.size(value.shape) // count * WIDTHS[value.element]
     argument = value.argument.model_copy(update={"offset": number * size})
     return replace(value, argument=argument)
 
@@ -124,13 +94,14 @@ def _fractal(
     launches: Launches, rows: Extent, columns: int, wide: Extent | None, *, back: bool, short: bool
 ) -> Program:
     """The change of format that takes the fewest cycles, its pipes side by side."""
-    make = defractalise if back else fractalise
     core = launches.core
     candidates: list[tuple[float, int, Program]] = []
     for number, method in enumerate(launches.device.methods):
         # Some do not hold as many columns; dma holds all.
         with suppress(TilewrightError):
-            program = make(rows, columns, method, core, "fractal", short=short, wide=wide)
+            program = fractalise(
+                *(rows, columns, method, core, "fractal"), back=back, short=short, wide=wide
+            )
             candidates.append((simulate(program, core).cycles, number, program))
     if not candidates:
         raise launches.refusal(

@@ -62,7 +62,14 @@ def cube_kernel(
         program = program.clone()
     homes: Homes = {}
     tensors: dict[str, Tensor] = {}
-    forms = Chain(program, lambda compute: _forms(program, compute, core, homes))
+
+    def formed(compute: ComputeOp) -> Forms:
+        operation = compute.stages[0].operation.data
+        if (makes := (FORMS | READERS).get(operation)) is not None:
+            return makes(program, compute, core, homes)
+        raise refuse("lower-operation", f"no kernel of the cube computes {operation}")
+
+    forms = Chain(program, formed)
     for symbol, op in program.tensors.items():
         role = op.role.data
         if role not in PARAMETERS:
@@ -98,10 +105,3 @@ def _order_lengths(program: ProgramOp, dims: frozenset[str], core: DaVinci) -> N
     Synchronise(fewest=False, every=True).run(program, machine)
     shorter = tuple(dict.fromkeys(dims, length) for length in proven_lengths(longest))
     AssignEvents(shorter).run(program, machine)
-
-
-def _forms(program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> Forms:
-    operation = compute.stages[0].operation.data
-    if (makes := (FORMS | READERS).get(operation)) is not None:
-        return makes(program, compute, core, homes)
-    raise refuse("lower-operation", f"no kernel of the cube computes {operation}")

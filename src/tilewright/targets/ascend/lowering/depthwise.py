@@ -129,9 +129,9 @@ class Depthwise(Convolutions):
                 block,
                 block,
                 first_of(loops),
-                int(self.core.barrier_blocks.value),
+                int(self.core.barrier_blocks),
             )
         )
-        few = more(int(self.core.barrier_blocks.value) * CUBE * CUBE, whole * block)
+        few = more(int(self.core.barrier_blocks) * CUBE * CUBE, whole * block)
         close = Loop("close", select(few, 1, 0), [Barrier("M")])
         return [close, i] if loops and i.count != 1 else [i]

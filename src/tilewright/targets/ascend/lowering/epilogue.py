@@ -18,13 +18,12 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import NAMES, Recipe, Step, recipe_of, scalars_of
-from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.kernels.vectors import add_rows, flat, number, pieces
 from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Forms
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.network import EPILOGUE_BYTES
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
-from tilewright.targets.ascend.vectors import LANES, add_rows, flat
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
@@ -64,13 +63,8 @@ class Function:
         self.repeats = min(left, MAX_REPEAT)
         if self.repeats < 1:
             raise refuse("plan-capacity", f"{room - first} bytes of ub hold no function")
-        sizes = {
-            **dict.fromkeys(constants, each),
-            **dict.fromkeys(temporaries, each * self.repeats),
-        }
-        for name, size in sizes.items():
-            self.buffers[name] = Buffer(f"f_{name}", "ub", first, size, element=self.element)
-            first += size
+        sizes = dict.fromkeys(constants, each) | dict.fromkeys(temporaries, each * self.repeats)
+        self.buffers = placed("f", (first, room), sizes, "function", self.element)
 
     def fills(self) -> list[Statement]:
         """Return the statements that fill the constants."""
@@ -97,25 +91,19 @@ class Function:
         """The function of so many halves side by side, whole repeats; ``most`` at the most."""
         wide = isa.WIDTHS[self.element]
         lanes = REPEAT_BLOCKS * BLOCK // wide
+
+        def piece(start: Value, count: Value) -> list[Statement]:
+            def part(name: str) -> tuple[Place, int, int]:
+                """Return the address of an operand, and its strides of blocks and repeats."""
+                if name == "tile":
+                    return tile.at(start * (lanes * 2)), 1, REPEAT_BLOCKS * 2 // wide
+                place = Place(self.buffers[name])
+                return (place, 0, 0) if name in self.alike else (place, 1, REPEAT_BLOCKS)
+
+            return [step.statement(part, count, lanes) for step in self.steps()]
+
         repeats, largest = halves // lanes, most // lanes
-        around = Loop(loop, 1)
-        start, count = 0, repeats
-        if largest > self.repeats:
-            around = Loop(loop, (repeats + (self.repeats - 1)) // self.repeats)
-            start = around.variable * self.repeats
-            count = least(self.repeats, repeats - start)
-
-        def part(name: str) -> tuple[Place, int, int]:
-            """Return the address of an operand, and its strides of blocks and repeats."""
-            if name == "tile":
-                return tile.at(start * (lanes * 2)), 1, REPEAT_BLOCKS * 2 // wide
-            place = Place(self.buffers[name])
-            return (place, 0, 0) if name in self.alike else (place, 1, REPEAT_BLOCKS)
-
-        body = [step.statement(part, count, lanes) for step in self.steps()]
-        around.body += body
-        mask = isa.mask_of(lanes, lanes)
-        return [mask, *(body if largest <= self.repeats else [around])]
+        return [isa.mask_of(lanes, lanes), *pieces(piece, repeats, largest, loop, self.repeats)]
 
 
 @dataclass
@@ -261,29 +249,28 @@ class Epilogue:
         bias = self.bias if self.factors is None else None
         if bias is None and self.summand is None and self.function is None and not relu:
             return []
-        body: list[Statement] = [isa.mask_of(LANES, LANES)]
+        body: list[Statement] = [isa.mask_of(isa.LANES, isa.LANES)]
         count, most = columns.size // CUBE, columns.most // CUBE
+        lines, largest = count * batch[0] * rows[0], most * batch[1] * rows[1] // REPEAT_ROWS
+
+        def whole(name: str, *sources: Place) -> Statement:
+            """An operation on all of the tile."""
+            return flat(name, tile, sources, lines // REPEAT_ROWS, largest, "j")
+
         if relu:
-            repeats = count * batch[0] * rows[0] // REPEAT_ROWS
-            largest = most * batch[1] * rows[1] // REPEAT_ROWS
-            body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
+            body.append(whole("vrelu", tile))
         if bias is not None:
             relu = self.relu and self.summand is None
             row = self._row(bias, columns, 2)
-            if batch[1] > 1:
-                around = Loop("e", batch[0])
-                block = tile.at(around.variable * (count * rows[0] * BLOCK))
-                around.body.append(add_rows(block, row, count, *rows, "j", relu=relu))
-                body.append(around)
-            else:
-                body.append(add_rows(tile, row, count, *rows, "j", relu=relu))
+            around = Loop("e", batch[0] if batch[1] > 1 else 1)
+            block = tile.at(around.variable * (count * rows[0] * BLOCK))
+            around.body.append(add_rows(block, row, count, *rows, "j", relu=relu))
+            body.append(around)
         if self.summand is not None:
             summand = Place(self.forms.homes[self.summand].buffer)
-            repeats = count * batch[0] * rows[0] // REPEAT_ROWS
-            largest = most * batch[1] * rows[1] // REPEAT_ROWS
-            body.append(flat("vadd", tile, (tile, summand), repeats, largest, "j"))
+            body.append(whole("vadd", tile, summand))
             if self.relu:
-                body.append(flat("vrelu", tile, (tile,), repeats, largest, "j"))
+                body.append(whole("vrelu", tile))
         if self.function is not None:
             if not self.function.buffers:
                 begin, end = self.room
@@ -292,9 +279,23 @@ class Epilogue:
                 self.function.place(begin, end)
                 self.forms.work += self.function.buffers.values()
                 self.forms.before += self.function.fills()
-            halves = count * batch[0] * rows[0] * CUBE
-            body += self.function.statements(tile, halves, most * batch[1] * rows[1] * CUBE, "f")
+            lanes = most * batch[1] * rows[1] * CUBE
+            body += self.function.statements(tile, lines * CUBE, lanes, "f")
         return body
+
+
+def placed(
+    prefix: str, room: tuple[int, int], sizes: Mapping[str, int], what: str, element: str = "float"
+) -> dict[str, Buffer]:
+    """Buffers side by side in a part of UB; refuses (``plan-capacity``) one that is too small."""
+    first, end = room
+    if first + sum(sizes.values()) > end:
+        raise refuse("plan-capacity", f"{end - first} bytes of ub hold no {what}")
+    buffers: dict[str, Buffer] = {}
+    for name, size in sizes.items():
+        buffers[name] = Buffer(f"{prefix}_{name}", "ub", first, size, element=element)
+        first += size
+    return buffers
 
 
 def _uses_room(compute: ComputeOp) -> bool:
@@ -317,10 +318,10 @@ def room_of(compute: ComputeOp, program: ProgramOp, core: DaVinci) -> tuple[int,
     return first, core.ub if compute is computes[-1] else first + each
 
 
-REPEAT_ROWS = LANES // CUBE
+REPEAT_ROWS = isa.LANES // CUBE
 """Rows of 16 halves in a repeat."""
 
-FLOATS = LANES // 2
+FLOATS = isa.LANES // 2
 """Floats of a repeat."""
 
 FOUR_ROWS = REPEAT_BLOCKS * BLOCK

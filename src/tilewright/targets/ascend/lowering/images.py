@@ -20,6 +20,7 @@ from tilewright.machine.dims import DIMS
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.vectors import fill
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Span, Spans, first_of
 from tilewright.targets.ascend.lowering.walk import (
@@ -29,10 +30,9 @@ from tilewright.targets.ascend.lowering.walk import (
     element_of,
     is_row,
 )
-from tilewright.targets.ascend.lowering.windows import Rows, Windows
-from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
+from tilewright.targets.ascend.lowering.windows import Rows, touched
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import Barrier, Buffer, Loop, Place, Statement, Tensor
-from tilewright.targets.ascend.vectors import LANES, fill
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp
 
 
@@ -166,10 +166,10 @@ class Convolutions(Forms):
     def _rows(self, spans: Spans) -> Rows:
         """The rows that a tile's windows touch; refuses windows that touch none."""
         (stride, _), (dilation, _) = self.strides, self.dilations
-        windows = Windows(stride, dilation, self.pads[0], self.height, self.exact["oh"])
-        if not windows.all_touch(spans):
+        rows = touched(spans, stride, dilation, self.pads[0], self.height, self.exact["oh"])
+        if rows is None:
             raise self.refusal("windows that see nothing but padding have no kernel")
-        return windows.rows(spans)
+        return rows
 
     # Moves.
 
@@ -196,29 +196,9 @@ class Convolutions(Forms):
         at = ((spans["n"].start + number) * self.channels + channel) * plane
         inner = Place(home.buffer, number * self._image_bytes(home.op, spans))
         outer = Place(tensor, (at + rows.start * self.width) * BLOCK)
-        images.body += self._channels(home, rows, inner, outer)
+        count, size = spans["ci"].size // self.block("ci"), rows.count * self.width
+        images.body.append(isa.copies(inner, outer, count, size, plane - size, 0, plane))
         return [images]
-
-    def _channels(self, home: Home, rows: Rows, inner: Place, outer: Place) -> list[Statement]:
-        """Whole rows of some channels of an image."""
-        plane, size = self.height * self.width, rows.count * self.width
-        count = self.spans(home.spans)["ci"].size // self.block("ci")
-        most = home.op.get("shape")[2] * self.width
-        if most <= MAX_FIELD and plane - 1 <= MAX_FIELD:
-            return [isa.copy(inner, outer, count, size, plane - size)]
-        around = Loop("q", count)
-        row = Loop("r", rows.count)
-        step = row.variable * (self.width * BLOCK)
-        around.body.append(row)
-        row.body.append(
-            isa.copy(
-                inner.at(around.variable * size * BLOCK + step),
-                outer.at(around.variable * (plane * BLOCK) + step),
-                1,
-                self.width,
-            )
-        )
-        return [around]
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Fractals of FRACTAL_Z, which are those of L0B; of a tap's row those of a tile."""
@@ -348,7 +328,7 @@ class Convolutions(Forms):
             buffer = home.buffer
             size = buffer.bytes * buffer.slots
             all_slots = Buffer(f"{buffer.name}_slots", "ub", buffer.address, size)
-            self.before.append(isa.mask_of(LANES, LANES))
+            self.before.append(isa.mask_of(isa.LANES, isa.LANES))
             self.before.append(fill(Place(all_slots), -(-size // 256), "j"))
             self.before.append(Barrier("ALL"))
         plane = self.exact["oh"] * self.exact["ow"]
@@ -369,13 +349,7 @@ class Convolutions(Forms):
         """A copy of some positions of each block of channels; ``gaps`` are those of the source and
         of the target."""
         plane = self.exact["oh"] * self.exact["ow"]
-        if plane <= MAX_FIELD:
-            return [isa.copy(dst, src, blocks, count, *gaps)]
-        around = Loop("q", blocks)
-        source = src.at(around.variable * ((count + gaps[0]) * BLOCK))
-        target = dst.at(around.variable * ((count + gaps[1]) * BLOCK))
-        around.body.append(isa.copy(target, source, 1, count))
-        return [around]
+        return [isa.copies(dst, src, blocks, count, *gaps, plane)]
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """L0C to UB with what follows the convolution, and UB to main memory."""
@@ -429,7 +403,7 @@ class Convolutions(Forms):
                 spans["ci"].size * spans["kh"].size * spans["kw"].size,
                 spans["co"].size,
                 first,
-                int(self.core.barrier_blocks.value),
+                int(self.core.barrier_blocks),
             )
         ]
 

@@ -20,32 +20,20 @@ from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.emit import kernel_text, uses_length
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.formats import matrices
+from tilewright.targets.ascend.isa import ELEMENTS, INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.kernels.fractal import METHODS, Method
 from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, spread
 from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Program, uses_length
-from tilewright.targets.ascend.sharing import MainMemory, estimate, simulate_blocks
-from tilewright.targets.ascend.timing import simulate
+from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.sharing import estimate, simulate_blocks
+from tilewright.targets.ascend.timing import Timing
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
-
-
-ELEMENTS = {
-    "float32": "float",
-    "float16": "half",
-    "int8": "int8_t",
-    "int32": "int32_t",
-    "bool": "uint8_t",
-}
-"""Element types of values -> those of CCE C."""
-
-INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
-"""The C types of index elements, which the scalar unit reads."""
 
 
 class Argument(BaseModel):
@@ -63,22 +51,12 @@ class Argument(BaseModel):
     """The offset of the parameter from the value's start."""
 
 
-class Cost(BaseModel):
-    """The simulated time of a launch (timing.py)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    cycles: float = Field(ge=0)
-    busy: dict[str, float]
-    """Cycles in which each pipe is busy."""
-    main_bytes: int = Field(ge=0)
-
-
-class Launch(Cost):
+class Launch(Timing):
     """One launch of a function."""
 
     function: str
     arguments: tuple[Argument, ...]
-    shorter: dict[int, Cost] = {}
+    shorter: dict[int, Timing] = Field(default_factory=dict[int, Timing])
     """The cost at some lengths below the longest."""
     longest: int = Field(default=0, ge=0)
     """The most that the length is which follows the arguments; 0 where none does."""
@@ -86,7 +64,7 @@ class Launch(Cost):
     """The number of blocks that run at once, each on a core of its own as far as there are
     cores."""
 
-    def at(self, length: int) -> Cost:
+    def at(self, length: int) -> Timing:
         """Return the cost of a launch, at most: that at the next length that was simulated."""
         known = [most for most in self.shorter if most >= length]
         return self.shorter[min(known)] if known and self.longest else self
@@ -115,6 +93,21 @@ class Value:
     layout: str = ""
     """planning/layout.py; "" is row by row."""
 
+    def lies_in(self, layout: Layout) -> bool:
+        """Return True if it is in blocks of that layout."""
+        rank = len(self.shape)
+        return layout.rank == rank and bool(self.layout) and self.parsed == layout
+
+    def in_blocks(self, *, turned: bool = False) -> bool:
+        """Return True if its matrices are in Nz, or the transposes of them."""
+        rank = len(self.shape)
+        return rank > 1 and self.lies_in(matrices(rank, turned=turned))
+
+    @property
+    def parsed(self) -> Layout:
+        """Its layout."""
+        return Layout.parse(self.layout, len(self.shape))
+
 
 Form = tuple[str, tuple[int, ...], int]
 """A program without its name: its C, the bytes of its tensors, its blocks."""
@@ -125,8 +118,6 @@ class Device:
     """The functions, launches and constants that a package collects for the core."""
 
     core: DaVinci
-    memory: MainMemory | None = None
-    """The main memory that cores share; None for one core with its share to itself."""
     methods: tuple[Method, ...] = METHODS
     """The methods of changes between rows and Nz; the fastest is taken."""
     estimated: float | None = None
@@ -170,11 +161,6 @@ class Launches:
         core = self.device.core
         return core if self.parts == 1 else replace(core, ub=core.ub // self.parts)
 
-    @property
-    def cores(self) -> int:
-        """The number of cores of the machine."""
-        return 1 if self.device.memory is None else self.device.memory.cores
-
     def extent(self, axis: Affine, size: int, unit: int = 1) -> Extent:
         """An axis of so many indices, in units of so many, as blocks share it."""
         whole = -(-size // unit)
@@ -194,7 +180,7 @@ class Launches:
     def own(self, **axes: int) -> list[Extent]:
         """Axes, the outermost first, as all cores share them in a launch that need not have the
         grid of its kernel: none begins before the one before it has ended."""
-        return spread({f"{name}_block": extent for name, extent in axes.items()}, self.cores)
+        return spread({f"{name}_block": extent for name, extent in axes.items()}, self.core.cores)
 
     def elements(self, operand: Operand, layout: str) -> Extent:
         """All elements of an operand as they lie in a layout, with what pads its blocks."""
@@ -257,7 +243,7 @@ class Launches:
 
     def launch(self, program: Program, *values: Value) -> None:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
-        if not uses_length(program):
+        if program.longest and not uses_length(program):
             program = replace(program, longest=0)
         if self.device.estimated is not None:
             self.device.estimated += self._estimate(program)
@@ -272,11 +258,10 @@ class Launches:
     def _estimate(self, program: Program) -> float:
         """About what a launch takes."""
         device = self.device
-        assert device.memory is not None
         sizes = tuple(tensor.bytes for tensor in program.tensors)
         key = _anonymous(program), sizes, program.blocks
         if key not in device.estimates:
-            device.estimates[key] = estimate(program, device.core, device.memory)
+            device.estimates[key] = estimate(program, device.core)
         return device.estimates[key]
 
     def _function(self, program: Program) -> Launch:
@@ -289,27 +274,19 @@ class Launches:
             self.device.texts[program.name] = kernel_text(whole)
             self.device.programs[program.name] = whole
             shorter = {
-                size: self._cost(whole, size)
+                size: simulate_blocks(whole, self.device.core, length=size)
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
             known[key] = Launch(
                 function=program.name,
                 arguments=(),
-                **dict(self._cost(whole)),
+                **dict(simulate_blocks(whole, self.device.core)),
                 shorter=shorter,
                 longest=program.longest,
                 blocks=program.blocks,
             )
         return known[key]
-
-    def _cost(self, program: Program, length: int | None = None) -> Cost:
-        core, memory = self.device.core, self.device.memory
-        if memory is None:
-            time = simulate(program, core, length=length)
-        else:
-            time = simulate_blocks(program, core, memory, length=length)
-        return Cost(cycles=time.cycles, busy=dict(time.busy), main_bytes=time.main_bytes)
 
 
 def _anonymous(program: Program) -> str:

@@ -32,7 +32,7 @@ from tilewright.targets.ascend.lowering.walk import (
     is_row,
     summed_dims,
 )
-from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
@@ -248,17 +248,10 @@ class Products(Forms):
             at = (column + row + matrix * (axes.width // axes.block * axes.height)) * BLOCK
             inner = Place(home.buffer, local * (columns.size // axes.block * pitch * BLOCK))
             main = Place(tensor, at)
-            if axes.height <= MAX_FIELD:
-                ends = (inner, main) if inwards else (main, inner)
-                return [isa.copy(*ends, bursts, rows.size, *(gaps if inwards else gaps[::-1]))]
-            # Blocks of columns lie further apart than a field holds.
-            block = Loop("q", bursts)
-            inner = inner.at(block.variable * (pitch * BLOCK))
-            main = main.at(block.variable * (axes.height * BLOCK))
-            block.body.append(
-                isa.copy(*((inner, main) if inwards else (main, inner)), 1, rows.size)
-            )
-            return [block]
+            ends = (inner, main) if inwards else (main, inner)
+            source_gap, target_gap = gaps if inwards else gaps[::-1]
+            sizes = bursts, rows.size, source_gap, target_gap
+            return [isa.copies(*ends, *sizes, axes.height)]
 
         return self._matrices(axes, spans, copy)
 
@@ -354,7 +347,7 @@ class Products(Forms):
                     n0,
                     columns.size,
                     first,
-                    int(self.core.barrier_blocks.value),
+                    int(self.core.barrier_blocks),
                 )
             ]
 

@@ -91,42 +91,43 @@ def relay(
     result = target or launches.buffer(value.shape, value.element, stage.output.layout)
     if not value.layout and not result.layout:
         return move(launches, stage, operands, result)
-    if of_heads(value):
-        if of_heads(result):
+    short = False
+    if not any(map(_is_special, (value, result))):
+        rank = len(value.shape)
+        short = rank > 1 and bool(launches.free.intersection(stage.inputs[0].access[-2].dims))
+    if value.layout and result.layout:
+        if value.lies_in(HEADS) and result.lies_in(HEADS):
             raise launches.refusal("there is no copy of heads")
-        rows = launches.buffer(value.shape, value.element) if result.layout else result
-        _split(launches, stage, value, rows, back=True)
-        return convert(launches, stage, (rows,), result) if result.layout else result
-    if of_heads(result):
-        if value.layout:
-            value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
-        _split(launches, stage, value, result, back=False)
-        return result
-    if _is_turned(value):
-        rows = launches.buffer(_exchanged(value.shape), value.element)
-        convert(launches, stage, (_turned(value),), rows)
-        plain = launches.buffer(value.shape, value.element) if result.layout else result
-        value = _transposed(launches, rows, plain)
-        return relay(launches, stage, (value,), result) if result.layout else result
-    if _is_turned(result):
-        if value.layout:
-            value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
-        rows = launches.buffer(_exchanged(value.shape), value.element)
-        convert(launches, stage, (_transposed(launches, value, rows),), _turned(result))
-        return result
-    rank = len(value.shape)
-    short = rank > 1 and bool(launches.free.intersection(stage.inputs[0].access[-2].dims))
-    return convert(launches, stage, operands, result, short=short)
+        rows = launches.buffer(value.shape, value.element)
+        _change(launches, stage, value, rows, short=short)
+        value = rows
+    _change(launches, stage, value, result, short=short)
+    return result
 
 
-def _is_turned(value: Value) -> bool:
-    """Return True if a value is in Nz of its matrices' transposes."""
-    rank = len(value.shape)
-    return (
-        rank > 1
-        and bool(value.layout)
-        and Layout.parse(value.layout, rank) == matrices(rank, turned=True)
-    )
+HEADS = Layout.parse(heads(), 4)
+
+
+def _is_special(value: Value) -> bool:
+    """Return True if a value's matrices of heads are in Nz, or it is in Nz of its transposes."""
+    return value.lies_in(HEADS) or value.in_blocks(turned=True)
+
+
+def _change(launches: Launches, stage: Stage, source: Value, target: Value, *, short: bool) -> None:
+    """From a format to rows, or from rows to a format."""
+    back = bool(source.layout)
+    blocked = source if back else target
+    if blocked.lies_in(HEADS):
+        _split(launches, stage, source, target, back=back)
+    elif not blocked.in_blocks(turned=True):
+        convert(launches, stage, source, target, short=short)
+    elif back:
+        rows = launches.buffer(_exchanged(source.shape), source.element)
+        convert(launches, stage, _turned(source), rows)
+        _transposed(launches, rows, target)
+    else:
+        rows = launches.buffer(_exchanged(source.shape), source.element)
+        convert(launches, stage, _transposed(launches, source, rows), _turned(target))
 
 
 def _turned(value: Value) -> Value:
@@ -144,15 +145,6 @@ def _transposed(launches: Launches, value: Value, result: Value) -> Value:
     rows, columns = value.shape[-2:]
     dims = [Dim(prod(value.shape[:-2]), rows * columns), Dim(columns, 1), Dim(rows, columns)]
     return _moved(launches, "transpose", value, result, dims)
-
-
-def of_heads(value: Value) -> bool:
-    """Return True if a value's matrices of heads are in Nz."""
-    return (
-        len(value.shape) == 4
-        and bool(value.layout)
-        and Layout.parse(value.layout, 4) == Layout.parse(heads(), 4)
-    )
 
 
 def _split(launches: Launches, stage: Stage, value: Value, result: Value, *, back: bool) -> None:

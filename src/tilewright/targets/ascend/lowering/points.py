@@ -14,15 +14,12 @@ import numpy as np
 
 from tilewright.planning.domain import Operand, Stage
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.broadcast import broadcast
-from tilewright.targets.ascend.kernels.choices import BOOLEAN, choose
-from tilewright.targets.ascend.kernels.elementwise import SHORT_PORTION, Short, elementwise
+from tilewright.targets.ascend.kernels.broadcast import SHORT_PORTION, Short, broadcast, elementwise
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES, recipe_of, scalars_of
-from tilewright.targets.ascend.kernels.shares import joined, scaled, total
-from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.kernels.shares import joined, total
+from tilewright.targets.ascend.kernels.vectors import BOOLEAN, number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
-from tilewright.targets.ascend.lowering.rows import in_blocks
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Program
 
@@ -33,9 +30,13 @@ POWERS = {1.0: "copy", 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciproca
 def points(
     launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
 ) -> Value:
-    """The launch of an elementwise stage; see ``STAGES``."""
+    """The launch of an elementwise stage, a comparison or a choice; see ``STAGES``."""
     operation = NAMES.get(stage.operation, stage.operation)
-    numbers = [alike(launches, operand) for operand in stage.inputs]
+    names = ("c", "x", "y") if operation == "select" else ("x", "y")
+    numbers = [
+        None if name == "c" else alike(launches, operand)
+        for name, operand in zip(names, stage.inputs, strict=False)
+    ]
     if operation == "pow":
         exponent = numbers[1]
         if exponent is None or exponent not in POWERS:
@@ -57,7 +58,7 @@ def points(
     shape = stage.output.shape
     values = {
         name: value
-        for name, value, constant in zip(("x", "y"), operands, numbers, strict=False)
+        for name, value, constant in zip(names, operands, numbers, strict=False)
         if constant is None
     }
     if not values:
@@ -65,14 +66,15 @@ def points(
         numbers, values = [None, *numbers[1:]], {"x": operands[0]}
     constants = {
         name: number(constant)
-        for name, constant in zip(("x", "y"), numbers, strict=False)
+        for name, constant in zip(names, numbers, strict=False)
         if constant is not None
     }
-    element = next(iter(values.values())).element
+    element = next((value.element for n, value in values.items() if n != "c"), "half")
     scalars = tuple(map(number, scalars_of(stage.operation, dict(stage.attributes))))
     name = launches.name(operation)
     forms = {(value.shape, value.element, value.layout) for value in values.values()}
-    result = target or launches.buffer(shape, element, next(iter(values.values())).layout)
+    layout = next(iter(values.values())).layout
+    result = target or launches.buffer(shape, recipe.types.get(element, element), layout)
     if forms == {(shape, element, result.layout)} and result.element == recipe.types.get(element):
         # Blocks are computed with what pads them.
         program = elementwise(
@@ -84,7 +86,8 @@ def points(
         )
     else:
         program = _broadcast(
-            launches, stage, operation, {**values, "out": result}, scalars, constants, name
+            *(launches, stage, operation, element, {**values, "out": result}),
+            *(scalars, constants, name),
         )
     launches.launch(program, *values.values(), result)
     return result
@@ -106,9 +109,9 @@ def _short(launches: Launches, output: Operand, result: Value) -> Short | None:
     if not result.layout:
         inner = prod(shape[axis + 1 :])
         short = Short(joined(extents[:axis]), extents[axis], inner, shape[axis])
-    elif in_blocks(result) and axis == rank - 2:
+    elif result.in_blocks() and axis == rank - 2:
         columns = launches.extent(output.access[-1], shape[-1], CUBE)
-        rows = scaled(launches.extent(output.access[-2], shape[-2], CUBE), CUBE)
+        rows = joined((launches.extent(output.access[-2], shape[-2], CUBE), CUBE))
         short = Short(joined((*extents[:-2], columns)), rows, CUBE, shape[-2])
     else:
         return None
@@ -121,15 +124,19 @@ def _broadcast(
     launches: Launches,
     stage: Stage,
     operation: str,
+    element: str,
     values: dict[str, Value],
     scalars: tuple[str, ...],
     constants: dict[str, str],
     name: str,
 ) -> Program:
-    element = values["out"].element
-    blocks = [n for n, value in values.items() if in_blocks(value)]
+    chooses = operation in CHOICES
+    blocks = [n for n, value in values.items() if value.in_blocks() and not chooses]
+    wanted = {"c": BOOLEAN}
+    if chooses:
+        wanted["out"] = RECIPES[operation].types["half"]
     if any(
-        value.element != element or (value.layout and n not in blocks)
+        value.element != wanted.get(n, element) or (value.layout and n not in blocks)
         for n, value in values.items()
     ):
         raise launches.refusal(f"{stage.operation} has operands of several forms")
@@ -168,41 +175,6 @@ def alike(launches: Launches, operand: Operand) -> float | None:
 
 CHOICES = ("less", "less_equal", "equal", "select")
 """The operations that compare or choose."""
-
-
-def choice(
-    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
-) -> Value:
-    """The launch of a comparison or a choice; see ``STAGES``."""
-    selects = stage.operation == "select"
-    names = ("c", "x", "y") if selects else ("x", "y")
-    wanted = {"c": BOOLEAN, "x": "half", "y": "half"}
-    values: dict[str, Value] = {}
-    constants: dict[str, str] = {}
-    for name, operand, value in zip(names, stage.inputs, operands, strict=True):
-        constant = alike(launches, operand) if name != "c" else None
-        if constant is not None:
-            constants[name] = number(constant)
-            continue
-        if value.element != wanted[name] or value.layout:
-            raise launches.refusal(f"{stage.operation} takes rows of halves, by booleans")
-        if not aligned(operand, stage.output):
-            raise launches.refusal(f"{stage.operation} reads {operand.name} in another order")
-        values[name] = value
-    shape = stage.output.shape
-    result = target or launches.buffer(shape, "half" if selects else BOOLEAN)
-    if not values or result.layout or result.element != ("half" if selects else BOOLEAN):
-        raise launches.refusal(f"{stage.operation} gives rows of halves, or booleans")
-    program = choose(
-        stage.operation,
-        launches.extents(stage.output),
-        {name: value.shape for name, value in values.items()},
-        launches.core,
-        constants=constants,
-        name=launches.name(stage.operation),
-    )
-    launches.launch(program, *values.values(), result)
-    return result
 
 
 def rows_by_index(

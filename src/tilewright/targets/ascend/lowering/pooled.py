@@ -15,12 +15,12 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.vectors import REPEAT, Choice, Grid, Vectors
-from tilewright.targets.ascend.lowering.epilogue import room_of
+from tilewright.targets.ascend.lowering.epilogue import placed, room_of
 from tilewright.targets.ascend.lowering.images import Convolutions, plane_room
 from tilewright.targets.ascend.lowering.nest import Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 LOWEST = "-1.0f / 0.0f"
@@ -35,15 +35,12 @@ class Pools(Convolutions):
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         super().__init__(program, compute, core, homes)
-        first, end = room_of(compute, program, core)
         bits = padded(-(-self.width * CUBE // isa.LANES) * isa.LANES // 8, BLOCK)
         sizes: Mapping[str, int] = {"low": BLOCK, "end0": REPEAT, "end1": REPEAT, "bits": bits}
-        if first + sum(sizes.values()) > end:
-            raise self.refusal(f"{end - first} bytes of ub hold nothing to compare with")
-        for name, size in sizes.items():
-            element = "uint8_t" if name == "bits" else "half"
-            self.work.append(Buffer(f"p_{name}", "ub", first, size, element=element))
-            first += size
+        room = room_of(compute, program, core)
+        buffers = placed("p", room, sizes, "numbers to compare with", "half")
+        buffers["bits"].element = "uint8_t"
+        self.work += buffers.values()
         low, *ends, mask = map(Place, self.work)
         self.low = Grid(low, spread=True)
         self.scratch = Choice(mask, (ends[0], ends[1]))

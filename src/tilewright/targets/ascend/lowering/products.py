@@ -10,10 +10,11 @@ from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.attention import LAST_DIMS, WEIGHTS
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.isa import ELEMENTS
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
-from tilewright.targets.ascend.lowering.launches import ELEMENTS, Launches, Value
+from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.tile.dialect import ProgramOp
 
 LARGEST = 65_504.0
@@ -21,9 +22,6 @@ LARGEST = 65_504.0
 
 DEPTHWISE = ("depthwise_conv",)
 """The operations whose weights are diagonals."""
-
-ROWS = {"int32": "int32_t", "float32": "float"}
-"""Elements of biases and factors of sums of integers, and those of CCE C."""
 
 
 def product(launches: Launches, program: ProgramOp) -> None:
@@ -43,7 +41,7 @@ def product(launches: Launches, program: ProgramOp) -> None:
             values.append(launches.result())
         elif operand.role == "bias" and operand.element != "int32" and symbol not in masks:
             values.append(_bias(launches, operand))
-        elif operand.element in ROWS:
+        elif operand.element in ("int32", "float32"):
             values.append(_row(launches, operand))
         elif operand.role == "weight" and symbol in diagonal:
             data = launches.known.get(symbol)
@@ -68,7 +66,7 @@ def _row(launches: Launches, operand: Operand) -> Value:
         raise launches.refusal(f"{operand.name} is computed, and has to be constant here")
     row = np.zeros(padded(data.size), data.dtype)
     row[: data.size] = data.ravel()
-    return launches.constant(row, row.shape, ROWS[operand.element], "")
+    return launches.constant(row, row.shape, ELEMENTS[operand.element], "")
 
 
 def _bias(launches: Launches, bias: Operand) -> Value:

@@ -13,10 +13,10 @@ from math import prod
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, converted
 from tilewright.targets.ascend.kernels.recipes import NAMES, is_power, recipe_of, scalars_of
-from tilewright.targets.ascend.kernels.shares import joined, scaled
+from tilewright.targets.ascend.kernels.shares import joined
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.moves import relay
@@ -131,4 +131,4 @@ def _blocks(launches: Launches, result: Operand, halves: str, plain: bool) -> Bl
     else:
         batch = joined([launches.extent(*axis) for axis in axes[:-2]])
         pairs, lines = launches.extent(*axes[-1], PAIR), launches.extent(*axes[-2], CUBE)
-    return Blocks(batch, scaled(lines, CUBE), pairs, columns, plain)
+    return Blocks(batch, joined((lines, CUBE)), pairs, columns, plain)

@@ -7,9 +7,7 @@ from itertools import groupby
 from math import prod
 
 from tilewright.planning.domain import Operand, Stage
-from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.formats import matrices
-from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.normal import (
     Norm,
     Rows,
@@ -29,12 +27,6 @@ FOLD_OF = {
     "reduce_min": "min",
 }
 """Reduction -> its fold."""
-
-
-def in_blocks(value: Value) -> bool:
-    """Return True if a value's matrices are in Nz."""
-    rank = len(value.shape)
-    return rank > 1 and bool(value.layout) and Layout.parse(value.layout, rank) == matrices(rank)
 
 
 def _plain(launches: Launches, stage: Stage, *values: Value) -> str:
@@ -59,7 +51,7 @@ def normal(
     shape = stage.output.shape
     first = operands[0]
     result = target or launches.buffer(shape, first.element, first.layout)
-    blocks = all(in_blocks(value) for value in (first, result))
+    blocks = all(value.in_blocks() for value in (first, result))
     plain = operands[1:] if blocks else (*operands, result)
     element = _plain(launches, stage, *plain) if plain else first.element
     flags = _reduced(stage, stage.inputs[0])

@@ -29,7 +29,7 @@ from tilewright.ir.types import element_name, layout_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.isa import ELEMENTS, WIDTHS
 from tilewright.targets.ascend.lowering.nest import (
     Span,
     Spans,
@@ -67,6 +67,10 @@ from tilewright.tile.dialect import (
 from tilewright.tile.handovers import PART
 from tilewright.tile.iteration import nest_rows
 from tilewright.tile.operations import BarrierOp, EventOp, SignalOp
+
+Loops = tuple[tuple[Loop, int, LoopOp], ...]
+"""Loops of the kernel around a place, outermost first: how often each runs at most, and the
+program's."""
 
 
 @dataclass
@@ -252,13 +256,7 @@ class Walk:
                 home.buffer.scope = guard
         return [guard]
 
-    def _block(
-        self,
-        block: Block,
-        body: list[Statement],
-        spans: Spans,
-        loops: tuple[tuple[Loop, int, LoopOp], ...],
-    ) -> None:
+    def _block(self, block: Block, body: list[Statement], spans: Spans, loops: Loops) -> None:
         for op in block.ops:
             if isinstance(op, TensorOp):
                 continue
@@ -281,13 +279,7 @@ class Walk:
             else:
                 raise refusal(self.program, f"there is no kernel with {op.name}")
 
-    def _loop(
-        self,
-        op: LoopOp,
-        body: list[Statement],
-        spans: Spans,
-        loops: tuple[tuple[Loop, int, LoopOp], ...],
-    ) -> None:
+    def _loop(self, op: LoopOp, body: list[Statement], spans: Spans, loops: Loops) -> None:
         dim, step = op.dim.data, op.step_size
         span = spans[dim]
         upper = op.upper_bound
@@ -314,13 +306,7 @@ class Walk:
         if loop in self.counters:
             loop.body.append(self.counters[loop][1])
 
-    def _domain(
-        self,
-        op: DomainOp,
-        body: list[Statement],
-        spans: Spans,
-        loops: tuple[tuple[Loop, int, LoopOp], ...],
-    ) -> None:
+    def _domain(self, op: DomainOp, body: list[Statement], spans: Spans, loops: Loops) -> None:
         """The part of a compute's domain that a later one reads here."""
         if op.sliding_dims:
             reason = "rows that tiles leave to the next have no kernel"
@@ -349,14 +335,12 @@ class Walk:
         kind = "set" if isinstance(op, SignalOp) else "wait"
         return Flag(kind, op.source_engine.upper(), op.target_engine.upper(), slot + first)
 
-    def _summed(self, op: ComputeOp, loops: tuple[tuple[Loop, int, LoopOp], ...]) -> list[Loop]:
+    def _summed(self, op: ComputeOp, loops: Loops) -> list[Loop]:
         """The loops over dims that are summed."""
         reduction = summed_dims(op)
         return [loop for loop, trips, of in loops if of.dim.data in reduction and trips > 1]
 
-    def _buffer(
-        self, op: BufferOp, spans: Spans, loops: tuple[tuple[Loop, int, LoopOp], ...]
-    ) -> None:
+    def _buffer(self, op: BufferOp, spans: Spans, loops: Loops) -> None:
         memory, size, slots = op.memory, op.get("bytes"), op.slot_count
         forms = self.chain.buffers[op]
         needed = forms.bytes(op, spans)
@@ -370,7 +354,7 @@ class Walk:
         buffer = Buffer(name, memory, op.get("address"), size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans, spans)
 
-    def _slot(self, loops: tuple[tuple[Loop, int, LoopOp], ...], slots: int) -> Value:
+    def _slot(self, loops: Loops, slots: int) -> Value:
         """The slot of a run of a block; runs are counted where no expression of the loops'
         variables says it."""
         slot = slot_of(loops, slots)
@@ -420,10 +404,6 @@ def summed_dims(compute: ComputeOp) -> frozenset[str]:
     """The dims over which a compute sums, by the program's names."""
     *read, written = compute.stages[0].windows.data
     return frozenset[str]().union(*(window.dims for window in read)) - written.dims
-
-
-ELEMENTS = {"float16": "half", "float32": "float", "int8": "int8_t", "int32": "int32_t"}
-"""Element types of operands next to the cube and behind it -> those of CCE C."""
 
 
 def element_of(op: TensorOp) -> str:

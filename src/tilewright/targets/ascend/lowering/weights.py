@@ -7,7 +7,6 @@ as halves, are blocks of the left operand of the product behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.nest.value import Value, equal, least, select
@@ -19,14 +18,21 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.folds import FOLDS, LINES
 from tilewright.targets.ascend.kernels.normal import reciprocal
 from tilewright.targets.ascend.kernels.turning import SCRATCH, gather_lanes, spread_lanes
-from tilewright.targets.ascend.kernels.vectors import CASTS, REPEAT, Grid, Vectors, number
-from tilewright.targets.ascend.lowering.epilogue import room_of
+from tilewright.targets.ascend.kernels.vectors import (
+    CASTS,
+    REPEAT,
+    Grid,
+    Strides,
+    Vectors,
+    flat,
+    number,
+)
+from tilewright.targets.ascend.lowering.epilogue import placed, room_of
 from tilewright.targets.ascend.lowering.matrices import Indices, Products, span
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement, Tensor
-from tilewright.targets.ascend.vectors import LANES, pieces
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
 
 ROW = CUBE * 4
@@ -34,9 +40,6 @@ ROW = CUBE * 4
 
 FOUR_ROWS = REPEAT // ROW
 """Rows of a block column that are a repeat."""
-
-Strides = tuple[Sequence[Value], Sequence[Value]]
-"""Of the result and each source, the blocks from one to the next, and from repeat to repeat."""
 
 
 @dataclass
@@ -69,19 +72,13 @@ class Weights(Products):
         self.mask: SSAValue | None = anchor.inputs[1] if len(anchor.inputs) > 1 else None
         if self.mask is not None:
             self._check_mask()
-        first, end = room_of(compute, program, core)
         folds = dict.fromkeys(("turned", "scratch", "largest", "total"), SCRATCH)
         sizes = {"sums": LINES * ROW, **folds}
         if self.mask is not None:
             sizes["mask"] = LINES * ROW
-        if first + sum(sizes.values()) > end:
-            raise refuse("plan-capacity", f"{end - first} bytes of ub hold no folds of rows")
-        self.places: dict[str, Place] = {}
-        for name, size in sizes.items():
-            buffer = Buffer(f"s_{name}", "ub", first, size, element="float")
-            self.work.append(buffer)
-            self.places[name] = Place(buffer)
-            first += size
+        buffers = placed("s", room_of(compute, program, core), sizes, "folds of rows")
+        self.work += buffers.values()
+        self.places = {name: Place(buffer) for name, buffer in buffers.items()}
 
     def _check_mask(self) -> None:
         """Refuse masks that do not have a half for each key, row by row."""
@@ -158,12 +155,12 @@ class Weights(Products):
             around.body += [isa.vector(cast, wide, (part,), scores.rows // FOUR_ROWS, *strides)]
         else:
             around.body += [
-                isa.mask_of(LANES, CUBE),
+                isa.mask_of(isa.LANES, CUBE),
                 isa.vector(cast, wide, (part,), scores.rows, (1, 1), (2, pitch), "", CUBE),
-                isa.mask_of(LANES, LANES),
+                isa.mask_of(isa.LANES, isa.LANES),
             ]
         column = scores.column(number)
-        around.body += self._repeats("vadd", column, (column, wide), scores.rows // FOUR_ROWS)
+        around.body.append(flat("vadd", column, (column, wide), scores.rows // FOUR_ROWS, 1, "p"))
         return [around]
 
     def _row(self, wide: Place, row: Place, blocks: int) -> list[Statement]:
@@ -175,9 +172,9 @@ class Weights(Products):
         if rest:
             to, source = wide.at(whole * REPEAT), row.at(whole * FOUR_ROWS * BLOCK)
             body += [
-                isa.mask_of(LANES, rest * CUBE),
+                isa.mask_of(isa.LANES, rest * CUBE),
                 isa.vector(cast, to, (source,), 1, (1, 1), (8, 4), "", rest * CUBE),
-                isa.mask_of(LANES, LANES),
+                isa.mask_of(isa.LANES, isa.LANES),
             ]
         return body
 
@@ -207,7 +204,7 @@ class Weights(Products):
                 body += self._masked(scores, self.homes[self.mask], spans, indices)
             return [*body, *self._softmax(scores)]
 
-        return [isa.mask_of(LANES, LANES), *self._matrices(axes, spans, matrix)]
+        return [isa.mask_of(isa.LANES, isa.LANES), *self._matrices(axes, spans, matrix)]
 
     def _softmax(self, scores: _Scores) -> list[Statement]:
         turned, scratch, largest, total = (
@@ -226,37 +223,15 @@ class Weights(Products):
         vectors.body += self._all(CASTS["float", "half"], scores, scores.weights)
         return vectors.body
 
-    def _repeats(
-        self,
-        name: str,
-        out: Place,
-        sources: Sequence[Place],
-        repeats: Value,
-        strides: Strides | None = None,
-        most: int = 1,
-        scalar: str = "",
-    ) -> list[Statement]:
-        """An operation on so many repeats, ``most`` at the most where that may be more than an
-        instruction takes; blocks side by side if nothing else is said."""
-        count = len(sources) + 1
-        blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
-
-        def piece(start: Value, repeat: Value) -> Statement:
-            to, *read = (
-                place.at(start * step * BLOCK)
-                for place, step in zip((out, *sources), steps, strict=True)
-            )
-            return isa.vector(name, to, read, repeat, blocks, steps, scalar)
-
-        return [pieces(piece, repeats, most, "p")]
-
     def _all(self, name: str, scores: _Scores, out: Place, scalar: str = "") -> list[Statement]:
         """out = name(x) of all scores."""
         repeats = scores.rows * scores.columns // FOUR_ROWS
         most = scores.most * scores.widest // FOUR_ROWS
         step = REPEAT_BLOCKS * isa.WIDTHS[isa.element_of(out)] // 4
         strides: Strides = (1, 1), (step, REPEAT_BLOCKS)
-        return self._repeats(name, out, (scores.place,), repeats, strides, most, scalar)
+        return [
+            flat(name, out, (scores.place,), repeats, most, "p", strides=strides, scalar=scalar)
+        ]
 
     def _halves(
         self, name: str, column: Place, other: Place, scores: _Scores, steps: tuple[int, int]
@@ -281,7 +256,7 @@ class Weights(Products):
         vectors.fill(Grid(sums), 1, scores.most * CUBE, nothing)
         around = Loop("k", scores.columns)
         column = scores.column(around.variable)
-        around.body += self._repeats(name, sums, (sums, column), scores.rows // FOUR_ROWS)
+        around.body.append(flat(name, sums, (sums, column), scores.rows // FOUR_ROWS, 1, "p"))
         vectors.body.append(around)
         vectors.body += self._halves(name, sums, sums.at(BLOCK), scores, (2, 16))
         gather_lanes(vectors, turned, sums, scratch, ROW, scores.most)
@@ -301,8 +276,8 @@ class Weights(Products):
             bits = sum(1 << CUBE * line + n for line in lines for n in range(there % CUBE, CUBE))
             return [
                 isa.mask("0x0ULL", f"{bits:#x}ULL"),
-                *self._repeats("vector_dup", last, (), scores.rows // FOUR_ROWS, None, 1, lowest),
-                isa.mask_of(LANES, LANES),
+                flat("vector_dup", last, (), scores.rows // FOUR_ROWS, 1, "p", scalar=lowest),
+                isa.mask_of(isa.LANES, isa.LANES),
             ]
         rest = there % CUBE
         loop = Loop("rest", select(equal(rest, 0), 0, 1))
@@ -310,6 +285,6 @@ class Weights(Products):
         loop.body += [
             isa.mask_from(rest),
             isa.vector("vector_dup", last, (), scores.rows // 2, *strides, lowest, 2 * CUBE),
-            isa.mask_of(LANES, LANES),
+            isa.mask_of(isa.LANES, isa.LANES),
         ]
         return [loop]

@@ -20,43 +20,27 @@ class Rows:
     below: Value
 
 
-@dataclass(frozen=True)
-class Windows:
-    """The windows of an image along its rows."""
-
-    stride: int
-    dilation: int
-    above: int
-    """Rows of padding above the image."""
-    height: int
-    """Rows of the image."""
-    results: int
-    """Rows of windows."""
-
-    def rows(self, spans: Spans) -> Rows:
-        """The rows that a tile's windows touch."""
-        start = spans["oh"].start * self.stride - self.above
-        start = start + spans["kh"].start * self.dilation
-        span = (spans["oh"].size - 1) * self.stride + (spans["kh"].size - 1) * self.dilation + 1
-        above = greatest(0 - start, 0)
-        first = greatest(start, 0)
-        last = start + span
-        end = least(last, self.height)
-        return Rows(first, end - first, above, last - end)
-
-    def all_touch(self, spans: Spans) -> bool:
-        """Return True if the windows of each tile touch a row of the image."""
-        tiles = [(0, self.results)]
-        # Tiles of what another compute reads begin at any row: their start has one term.
-        for _, step in linear(spans["oh"].start)[0]:
-            tiles = [
-                (first, min(first + step, end))
-                for start, end in tiles
-                for first in range(start, end, step)
-            ]
-        span = (spans["kh"].most - 1) * self.dilation + 1
-        starts = ((first * self.stride - self.above, end - 1 - first) for first, end in tiles)
-        return all(
-            start + further * self.stride + span > 0 and start < self.height
-            for start, further in starts
-        )
+def touched(
+    spans: Spans, stride: int, dilation: int, above: int, height: int, results: int
+) -> Rows | None:
+    """The rows that a tile's windows touch, of an image of ``height`` rows with ``above`` rows of
+    padding above it and ``results`` rows of windows; None where the windows of some tile touch
+    none."""
+    tiles = [(0, results)]
+    # Tiles of what another compute reads begin at any row: their start has one term.
+    for _, step in linear(spans["oh"].start)[0]:
+        tiles = [
+            (first, min(first + step, end))
+            for start, end in tiles
+            for first in range(start, end, step)
+        ]
+    span = (spans["kh"].most - 1) * dilation + 1
+    for first, end in tiles:
+        start = first * stride - above
+        if start + (end - 1 - first) * stride + span <= 0 or start >= height:
+            return None
+    start = spans["oh"].start * stride - above + spans["kh"].start * dilation
+    reach = (spans["oh"].size - 1) * stride + (spans["kh"].size - 1) * dilation + 1
+    first, last = greatest(start, 0), start + reach
+    end = least(last, height)
+    return Rows(first, end - first, greatest(0 - start, 0), last - end)

@@ -78,38 +78,35 @@ class Call:
         """A refusal (``cce-argument``), to be raised."""
         return refuse("cce-argument", f"{self.name}: {reason}", help=help)
 
-    def count(self, wanted: int) -> None:
-        """Refuse another number of arguments."""
-        if len(self.arguments) != wanted:
-            raise self.refusal(f"has {len(self.arguments)} arguments, and takes {wanted}")
+    def matched(self, pattern: str) -> list[Any]:
+        """The arguments that a pattern of ``INSTRUCTIONS`` leaves open; refuses all others."""
+        words, open_ones = pattern.split(), list[Any]()
+        if len(self.arguments) != len(words):
+            reason = f"has {len(self.arguments)} arguments, and takes {len(words)}"
+            raise self.refusal(reason)
+        for at, (word, given) in enumerate(zip(words, self.arguments, strict=True), 1):
+            reason = ""
+            if word in MEMORIES:
+                if not isinstance(given, Place):
+                    reason = "is no pointer"
+                elif word not in ("any", given.memory):
+                    reason = f"lies in {given.memory}, not in {word}"
+            elif word in ("value", "number"):
+                if not isinstance(given, int | Expr):
+                    reason = "is no integer"
+                elif word == "number" and isinstance(given, Expr):
+                    reason = f"is {given}, and has to be a number"
+            elif word != "word":
+                if str(given) != word:
+                    raise self.refusal(f"argument {at} is {given}, not {word}")
+                continue
+            if reason:
+                raise self.refusal(f"argument {at} {reason}")
+            open_ones.append(given)
+        return open_ones
 
-    def place(self, at: int, memory: str = "") -> Place:
-        """An argument that is a pointer, to some memory."""
-        place = self.arguments[at]
-        if not isinstance(place, Place):
-            raise self.refusal(f"argument {at + 1} is no pointer")
-        if memory and place.memory != memory:
-            raise self.refusal(f"argument {at + 1} lies in {place.memory}, not in {memory}")
-        return place
 
-    def value(self, at: int) -> Value:
-        """An argument that is an integer, or an expression."""
-        value = self.arguments[at]
-        if not isinstance(value, int | Expr):
-            raise self.refusal(f"argument {at + 1} is no integer")
-        return value
-
-    def number(self, at: int) -> int:
-        """An argument that is the same integer in all iterations."""
-        value = self.value(at)
-        if not isinstance(value, int):
-            raise self.refusal(f"argument {at + 1} is {value}, and has to be a number")
-        return value
-
-    def fixed(self, at: int, wanted: Argument) -> None:
-        """Refuse another argument than one."""
-        if self.arguments[at] != wanted:
-            raise self.refusal(f"argument {at + 1} is {self.arguments[at]}, not {wanted}")
+MEMORIES = ("any", "gm", "cbuf", "ca", "cb", "cc", "ub")
 
 
 @cache
@@ -124,76 +121,58 @@ def command(call: Call) -> Command:
     Refuses (``cce-instruction``) what the core has no instruction for, and arguments that it does
     not take: of another kind (``cce-argument``), or too large for a field (``lower-field``).
     """
-    make = INSTRUCTIONS.get(call.name)
-    if make is None or (call.name == "vdiv" and not call.core.divides):
+    known = INSTRUCTIONS.get(call.name)
+    if known is None or (call.name == "vdiv" and not call.core.divides):
         raise refuse(
             "cce-instruction",
             f"{call.core.name} has no instruction {call.name}",
             help=f"there are {', '.join(sorted(INSTRUCTIONS))}",
         )
-    instruction = make(call)
+    pattern, make = known
+    instruction = make(call, *call.matched(pattern))
     if instruction.name != call.name:
         raise call.refusal(f"moves between these memories are {instruction.name}'s")
     return replace(instruction, arguments=tuple(call.arguments))
 
 
-def _copy(call: Call) -> Command:
-    into_l1 = call.name == "copy_gm_to_cbuf"
-    call.count(8 if into_l1 else 7)
-    call.fixed(2, 0)
-    if into_l1:
-        call.fixed(7, "PAD_NONE")
-    dst, src = call.place(0), call.place(1)
+def _copy(call: Call, dst: Place, src: Place, *numbers: Value) -> Command:
     if (src.memory, dst.memory) not in isa.COPIES:
         raise call.refusal(f"there is no move from {src.memory} to {dst.memory}")
-    bursts, length, src_gap, dst_gap = (call.value(at) for at in range(3, 7))
-    return isa.copy(dst, src, bursts, length, src_gap, dst_gap)
+    return isa.copy(dst, src, *numbers)
 
 
-def _load(call: Call) -> Command:
-    call.count(8)
-    for at, wanted in ((2, 0), (5, 0), (7, "inc")):
-        call.fixed(at, wanted)
-    dst = call.place(0, call.name.rpartition("_")[2])
-    transpose = call.number(6)
+def _load(
+    call: Call, dst: Place, src: Place, repeat: Value, stride: Value, transpose: int
+) -> Command:
     if transpose not in (0, 1):
         raise call.refusal(f"argument 7 is {transpose}, not 0 or 1")
-    repeat, stride = call.value(3), call.value(4)
-    return isa.load(dst, call.place(1, "cbuf"), repeat, stride, transpose=bool(transpose))
+    return isa.load(dst, src, repeat, stride, transpose=bool(transpose))
 
 
-def _mad(call: Call) -> Command:
-    call.count(7)
-    c, a, b = (call.place(at, memory) for at, memory in enumerate(("cc", "ca", "cb")))
+def _mad(call: Call, c: Place, a: Place, b: Place, *numbers: Value) -> Command:
     kinds = tuple(isa.element_of(place) for place in (c, a, b))
     if kinds not in (("float", "half", "half"), ("int32_t", "int8_t", "int8_t")):
         raise call.refusal(f"there is no product of {kinds[1]} and {kinds[2]} into {kinds[0]}")
-    m, k, n, first = (call.value(at) for at in range(3, 7))
-    return isa.mad(c, a, b, m, k, n, first, int(call.core.barrier_blocks.value))
+    m, k, n, first = numbers
+    return isa.mad(c, a, b, m, k, n, first, int(call.core.barrier_blocks))
 
 
-def _results(call: Call) -> Command:
-    call.count(8)
-    call.fixed(2, 0)
-    call.fixed(5, 0)
-    mode = call.arguments[7]
+def _results(
+    call: Call, dst: Place, src: Place, bursts: Value, length: Value, gap: int, mode: Argument
+) -> Command:
     if not isinstance(mode, str) or not mode.startswith("CRMODE_"):
         raise call.refusal(f"argument 8 is {mode}, and no mode")
-    dst, src = call.place(0, "ub"), call.place(1, "cc")
-    gap = call.number(6)
-    return isa.cc_to_ub(dst, src, call.value(3), call.value(4), mode, gap)
+    return isa.cc_to_ub(dst, src, bursts, length, mode, gap)
 
 
-def _feature_map(call: Call) -> Command:
-    call.count(1)
-    call.settings.set("the feature map", call.value(0))
-    return Command(call.name, "S", (call.value(0),))
+def _feature_map(call: Call, value: Value) -> Command:
+    call.settings.set("the feature map", value)
+    return Command(call.name, "S", (value,))
 
 
-def _padding(call: Call) -> Command:
-    call.count(1)
-    call.settings.set("padding", call.number(0))
-    return Command(call.name, "S", (call.number(0),))
+def _padding(call: Call, value: int) -> Command:
+    call.settings.set("padding", value)
+    return Command(call.name, "S", (value,))
 
 
 def _field(value: Value, shift: int) -> Value:
@@ -203,36 +182,28 @@ def _field(value: Value, shift: int) -> Value:
     return Expr(f"({value.text} {part})", f"({value.python} {part})", 0)
 
 
-def _windows(call: Call) -> Command:
-    call.count(17)
-    dst, image = call.place(0, "ca"), call.place(1, "cbuf")
-    sizes = [call.number(at) for at in range(7, 13)]
-    call.fixed(14, 1)
-    call.fixed(16, 0)
+def _windows(call: Call, dst: Place, image: Place, *numbers: Any) -> Command:
+    across, down, x, y, channel, *sizes, jump, repeat = numbers
     settings = call.settings.get("the feature map", "set_fmatrix before it")
     width, height = (_field(settings, shift) for shift in (0, 16))
-    down, kernel, dilations = ((sizes[at + 1], sizes[at]) for at in (0, 2, 4))
-    shown = isa.FeatureMap(image, 0, 1, (0, 0, 0, 0), kernel, down, dilations)
-    tap, corner = (call.value(3), call.value(2)), (call.value(5), call.value(4))
-    repeat, jump, channel = call.value(15), call.value(13), call.value(6)
-    load = isa.img2col(dst, shown, tap, corner, channel, repeat, jump)
+    strides, kernel, dilations = ((sizes[at + 1], sizes[at]) for at in (0, 2, 4))
+    shown = isa.FeatureMap(image, 0, 1, (0, 0, 0, 0), kernel, strides, dilations)
+    load = isa.img2col(dst, shown, (down, across), (y, x), channel, repeat, jump)
     plane = height * width * BLOCK
     return replace(load, reads=(Region(image.at(channel * plane), plane),))
 
 
-def _mask(call: Call) -> Command:
-    call.count(2)
+def _mask(call: Call, *words: Argument) -> Command:
     bits: list[int] = []
-    for at in (0, 1):
-        text = str(call.arguments[at])
+    for at, text in enumerate(map(str, words), 1):
         if text.endswith(f"% {isa.MASK_WORD}"):
             bits.append(isa.MASK_WORD - 1)
             continue
         if not text.startswith("0x") or not text.endswith("ULL"):
-            raise call.refusal(f"argument {at + 1} is {text}, and no word of bits: 0x1ULL")
+            raise call.refusal(f"argument {at} is {text}, and no word of bits: 0x1ULL")
         bits.append(int(text[2:-3], 16))
     call.settings.set("the vector mask", tuple(bits))
-    return Command(call.name, "S", tuple(call.arguments))
+    return Command(call.name, "S", words)
 
 
 def _lanes(call: Call, places: Sequence[Place]) -> int | None:
@@ -246,71 +217,45 @@ def _lanes(call: Call, places: Sequence[Place]) -> int | None:
     return None if bits == whole else bits
 
 
-def _vector(operands: int, *, scalar: bool = False) -> Callable[[Call], Command]:
-    def make(call: Call) -> Command:
-        call.count(3 * operands + 4 + scalar)
-        places = [call.place(at, "ub") for at in range(operands + 1)]
-        at = operands + 1
-        text = str(call.arguments[at]) if scalar else ""
-        rest = range(at + scalar, len(call.arguments))
-        repeat, *strides = (call.value(place) for place in rest)
-        count = operands + 1
-        return isa.vector(
-            *(call.name, places[0], places[1:], repeat, strides[:count], strides[count:]),
-            *(text, _lanes(call, places)),
-        )
-
-    return make
+def _vector(call: Call, *given: Any) -> Command:
+    places = [each for each in given if isinstance(each, Place)]
+    count = len(places)
+    strides = given[len(given) - 2 * count :]
+    text = str(given[count]) if len(given) > 3 * count + 1 else ""
+    ends = strides[:count], strides[count:], text, _lanes(call, places)
+    return isa.vector(call.name, places[0], places[1:], given[-2 * count - 1], *ends)
 
 
-def _fill(call: Call) -> Command:
-    call.count(7)
-    call.fixed(4, 1)
-    call.fixed(6, 8)
-    dst = call.place(0, "ub")
-    repeat, block, step = (call.value(at) for at in (2, 3, 5))
+def _fill(
+    call: Call, dst: Place, number: Argument, repeat: Value, block: Value, step: Value
+) -> Command:
     lanes = _lanes(call, [dst])
-    return isa.vector(call.name, dst, (), repeat, (block,), (step,), str(call.arguments[1]), lanes)
+    return isa.vector(call.name, dst, (), repeat, (block,), (step,), str(number), lanes)
 
 
-def _relation(call: Call) -> Command:
-    call.count(10)
-    call.fixed(4, 1)
-    call.fixed(7, 8)
-    bits, left, right = (call.place(at, "ub") for at in range(3))
+def _relation(
+    call: Call, bits: Place, left: Place, right: Place, repeat: Value, *strides: Value
+) -> Command:
     if {isa.element_of(place) for place in (left, right)} != {"half"}:
         raise call.refusal("compares halves alone")
-    repeat, blocks, steps = (
-        call.value(3),
-        (call.value(5), call.value(6)),
-        (call.value(8), call.value(9)),
-    )
     relation = call.name.removeprefix("vcmpv_")
-    return isa.compare(relation, bits, (left, right), repeat, blocks, steps)
+    return isa.compare(relation, bits, (left, right), repeat, strides[:2], strides[2:])
 
 
-def _chosen(call: Call) -> Command:
-    call.count(1)
-    return isa.set_cmpmask(call.place(0, "ub"))
+def _chosen(_: Call, bits: Place) -> Command:
+    return isa.set_cmpmask(bits)
 
 
-def _addresses(call: Call) -> Command:
-    call.count(2)
-    number, rows = call.arguments
+def _addresses(call: Call, number: Argument, rows: Argument) -> Command:
     if number not in ("VA0", "VA1", "VA2", "VA3") or not isinstance(rows, tuple) or len(rows) != 8:
         raise call.refusal("takes VA0 to VA3 and eight addresses")
     call.settings.set(str(number), rows)
     return Command(call.name, "S", (number, rows))
 
 
-def _scatter(call: Call) -> Command:
-    call.count(5)
-    call.fixed(0, "VA0")
-    call.fixed(1, "VA2")
-    repeat = call.number(2)
+def _scatter(call: Call, repeat: int, *steps: int) -> Command:
     regions: list[tuple[Region, ...]] = []
-    for first, at in ((0, 3), (2, 4)):
-        step = call.number(at)
+    for first, step in zip((0, 2), steps, strict=True):
         rows: dict[Value, Place] = {}
         for register in (first, first + 1):
             places = call.settings.get(f"VA{register}", "set_va_reg_sb before it")
@@ -321,26 +266,41 @@ def _scatter(call: Call) -> Command:
     return Command(call.name, "V", tuple(call.arguments), regions[1], regions[0], cycles=2 * repeat)
 
 
-INSTRUCTIONS: dict[str, Callable[[Call], Command]] = {
-    **{name: _copy for name, _ in isa.COPIES.values()},
-    **dict.fromkeys(("load_cbuf_to_ca", "load_cbuf_to_cb"), _load),
-    "mad": _mad,
-    "copy_matrix_cc_to_ubuf": _results,
-    "set_fmatrix": _feature_map,
-    "set_padding": _padding,
-    "img2col_cbuf_to_ca": _windows,
-    "set_vector_mask": _mask,
-    **dict.fromkeys(("vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vand", "vor"), _vector(2)),
-    **dict.fromkeys(
-        ("vabs", "vrelu", "vexp", "vln", "vsqrt", "vrec", "vrsqrt", "vnot"), _vector(1)
+def _operation(sources: int, scalar: str = "") -> tuple[str, Callable[..., Command]]:
+    """A vector operation of so many operands, with its strides of blocks and of repeats."""
+    places = sources + 1
+    return f"{'ub ' * places}{scalar} value {'value ' * (2 * places)}", _vector
+
+
+INSTRUCTIONS: dict[str, tuple[str, Callable[..., Command]]] = {
+    **{name: ("any any 0 value value value value", _copy) for name, _ in isa.COPIES.values()},
+    "copy_gm_to_cbuf": ("any any 0 value value value value PAD_NONE", _copy),
+    **{f"load_cbuf_to_{m}": (f"{m} cbuf 0 value value 0 number inc", _load) for m in ("ca", "cb")},
+    "mad": ("cc ca cb value value value value", _mad),
+    "copy_matrix_cc_to_ubuf": ("ub cc 0 value value 0 number word", _results),
+    "set_fmatrix": ("value", _feature_map),
+    "set_padding": ("number", _padding),
+    "img2col_cbuf_to_ca": (
+        f"ca cbuf {'value ' * 5} {'number ' * 6} value 1 value 0",
+        _windows,
     ),
-    **dict.fromkeys(sorted(CASTS.values()), _vector(1)),
-    **{f"vcmpv_{relation}": _relation for relation in isa.RELATIONS},
-    "set_cmpmask": _chosen,
-    "vsel": _vector(2),
-    **dict.fromkeys(("vadds", "vmuls"), _vector(1, scalar=True)),
-    "vector_dup": _fill,
-    "set_va_reg_sb": _addresses,
-    "scatter_vnchwconv_b16": _scatter,
+    "set_vector_mask": ("word word", _mask),
+    **dict.fromkeys(
+        ("vadd", "vsub", "vmul", "vdiv", "vmax", "vmin", "vand", "vor", "vsel"), _operation(2)
+    ),
+    **dict.fromkeys(
+        ("vabs", "vrelu", "vexp", "vln", "vsqrt", "vrec", "vrsqrt", "vnot"), _operation(1)
+    ),
+    **dict.fromkeys(sorted(CASTS.values()), _operation(1)),
+    **dict.fromkeys(("vadds", "vmuls"), _operation(1, "word")),
+    **{
+        f"vcmpv_{relation}": ("ub ub ub value 1 value value 8 value value", _relation)
+        for relation in isa.RELATIONS
+    },
+    "set_cmpmask": ("ub", _chosen),
+    "vector_dup": ("ub word value value 1 value 8", _fill),
+    "set_va_reg_sb": ("word word", _addresses),
+    "scatter_vnchwconv_b16": ("VA0 VA2 number number number", _scatter),
 }
-"""Instruction -> what makes its command of a call."""
+"""Instruction -> its arguments, and what makes its command of those that are open: a pointer into a
+memory, a value, a number that is the same in all iterations, or any word; others are fixed."""

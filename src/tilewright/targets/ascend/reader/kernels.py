@@ -15,11 +15,10 @@ from lark import Token, Tree
 from tilewright.codegen.nest.value import Value
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.blocks import alike, conflicts, traces
+from tilewright.targets.ascend.blocks import alike
 from tilewright.targets.ascend.emit import QUALIFIERS
-from tilewright.targets.ascend.flags import proven_lengths
-from tilewright.targets.ascend.look_ups import check_look_ups
-from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD, DaVinci
+from tilewright.targets.ascend.flags import executions
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
     LENGTH,
@@ -125,23 +124,23 @@ def verified(program: Program, core: DaVinci) -> None:
     too long to prove that (``cce-length``). A kernel that takes a length is looked at for the
     longest and for ``proven_lengths``, and all blocks of a launch for what one touches of what
     another one writes."""
-    check_look_ups(program)
-    for length in (program.longest, *proven_lengths(program.longest)):
-        try:
-            steps = traces(program, length, MOST_STEPS)
-        except ZeroDivisionError:
-            raise refuse("cce-value", "an expression divides by 0", program.name) from None
-        for executed in steps:
-            _check_accesses(executed, core)
-        problems = conflicts(steps)
-        for block in dict.fromkeys(alike(steps)):
-            problems += prove_trace(steps[block], events=core.events, binary=core.flags == "binary")
-        texts = dict.fromkeys(map(str, problems))
-        if texts:
-            raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
+    try:
+        for _, steps, problems in executions(program, MOST_STEPS):
+            for executed in steps:
+                _check_accesses(executed, core)
+            for block in dict.fromkeys(alike(steps)):
+                problems += prove_trace(
+                    steps[block], events=core.events, binary=core.flags == "binary"
+                )
+            texts = dict.fromkeys(map(str, problems))
+            if texts:
+                raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
+    except ZeroDivisionError:
+        raise refuse("cce-value", "an expression divides by 0", program.name) from None
 
 
 def _check_accesses(steps: list[Executed], core: DaVinci) -> None:
+    """Refuse, on the chip, bytes outside of a memory or at no multiple of a block."""
     sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
     for executed in steps:
         for access in (*executed.reads, *executed.writes):
@@ -150,13 +149,6 @@ def _check_accesses(steps: list[Executed], core: DaVinci) -> None:
 
 
 def _check_access(command: Command, access: Access, size: int | None) -> None:
-    """Refuse numbers that no field holds, which expressions may have, and, on the chip, bytes
-    outside of a memory of ``size`` bytes or at no multiple of a block."""
-    if not 0 <= access.bytes <= MAX_FIELD * BLOCK:
-        raise refuse("lower-field", f"{command.name} takes {access.bytes} bytes at once")
-    for count in access.counts:
-        if not 0 <= count <= MAX_BURSTS:
-            raise refuse("lower-field", f"{command.name} repeats {count} times")
     if size is None or not access.bytes or 0 in access.counts:
         return
     spans = [(n - 1) * step for n, step in zip(access.counts, access.strides, strict=True)]
@@ -218,24 +210,21 @@ class _Reader:
         """The statements of a block."""
         statements: list[Statement] = []
         for tree in trees(block.children):
-            if tree.data == "constant":
-                with _at(tree):
+            with _at(tree):
+                if tree.data == "constant":
                     outside = variables == self.sizes | {name for name, _ in self.constants}
                     if not statements and outside:
-                        variables |= {self._constant(tree, variables)}
+                        self._constant(tree, variables)
                     else:
                         statements.append(self._scalar(tree, variables))
-                        variables |= {str(tree.children[0])}
-                continue
-            if tree.data == "counter":
-                with _at(tree):
+                elif tree.data == "counter":
                     statements.append(self._counter(tree, variables))
-                    variables |= {str(tree.children[0])}
-                continue
-            with _at(tree):
-                statement = self._statement(tree, settings, variables, first=not statements)
-            if statement is not None:
-                statements.append(statement)
+                else:
+                    first = not statements
+                    statement = self._statement(tree, settings, variables, first=first)
+                    statements += [] if statement is None else [statement]
+                    continue
+            variables |= {str(tree.children[0])}
         return statements
 
     def _scalar(self, tree: Tree[Token], variables: frozenset[str]) -> Command:
@@ -246,7 +235,7 @@ class _Reader:
             tensor = self.tensors.get(element)
             if tensor is None or tensor.element not in ("int32_t", "int64_t"):
                 raise refuse("cce-value", f"no parameter of integers has the name {element}")
-        cycles = int(self.core.latency.value) if elements else 0
+        cycles = int(self.core.latency) if elements else 0
         self.indices |= set(elements)
         return scalar(name, self._value(value, variables), cycles)
 
@@ -274,12 +263,11 @@ class _Reader:
             raise refuse("cce-value", f"{name} is another name's already", help="rename it")
         return name
 
-    def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> str:
-        """A constant of a block, in front of all statements; its name."""
+    def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> None:
+        """A constant of a block, in front of all statements."""
         name, value = self._named(tree, variables)
         place = {str(BLOCK_INDEX)} if self.blocks > 1 else set[str]()
         self.constants.append((name, self._value(value, variables | place)))
-        return name
 
     def _statement(
         self, tree: Tree[Token], settings: Settings, variables: frozenset[str], *, first: bool
@@ -323,9 +311,7 @@ class _Reader:
         count, block = trees(tree.children)
         if len(names) != 1:
             raise refuse("cce-syntax", f"a loop over {' and '.join(sorted(names))}")
-        (name,) = names
-        if name in variables or name in self.tensors:
-            raise refuse("cce-value", f"{name} is another name's already", help="rename the loop")
+        name = self._new(tree, variables)
         inside = settings.inside()
         loop = Loop(name, self._value(count, variables))
         loop.body = self.body(block, inside, variables | {name})
