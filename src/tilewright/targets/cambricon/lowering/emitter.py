@@ -261,6 +261,19 @@ class Emitter:
         if guarded:
             self.place(end)
 
+    def in_parts(self, hint: str, count: Value, most: Value, body: Callable[[Value], None]) -> None:
+        """Run a body for parts of a count, which is positive: each ``most``, the last one the rest.
+
+        ``hint`` names the loop's label.
+        """
+        left = self.variable(count)
+        again = self.label(hint)
+        self.place(again)
+        part = self.minimum(left, most)
+        body(part)
+        self.emit("SSUB", left, left, part)
+        self.emit("CB", left, again)
+
     def aside(self, flag: Register, block: Callable[[], None]) -> None:
         """Run a block where ``flag`` is positive, which it mostly is not: one instruction then."""
         begin, end = self.label("aside"), self.label("beside")

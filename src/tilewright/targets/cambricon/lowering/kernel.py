@@ -12,6 +12,7 @@ from tilewright.targets.cambricon.isa import REGISTERS
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
 from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.cambricon.lowering.flat import emit_tiles
 from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
@@ -36,7 +37,6 @@ from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Tempora
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Reserve, Transfers
-from tilewright.targets.cambricon.lowering.walk import emit_tiles
 from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import Statement

@@ -23,9 +23,6 @@ class Pending(Pixels):
     residual: Operand | None
     parted: bool
     """Whether loops within the result's residency step through a pixel's channels."""
-    zeros: int
-    """Address of zeros, if there are any."""
-    table: int
     sums: int
     other_sums: int
     """Addresses of the sums of batches, in turn."""
@@ -48,11 +45,6 @@ class Pending(Pixels):
     base: Register
     halves: Register
     """Where a batch's sums begin; and that and where those of the next one do, added up."""
-
-    @property
-    def needs_zeros(self) -> bool:
-        """True if ReLU, or the start of sums without a bias, needs zeros."""
-        return self.epilogue.reads_zeros or (self.split and self.bias is None)
 
     @property
     def _residual_bytes(self) -> int:
@@ -99,14 +91,8 @@ class Pending(Pixels):
 
     def steps_of(self, sums: Register) -> list[Callable[[], None]]:
         """Return the epilogue's steps for the pending sums at address ``sums``."""
-        e = self.e
-        parts: dict[str, Value | None] = {
-            "bias": self.bias_at,
-            "residual": self.added,
-            "zeros": self.zeros if self.needs_zeros else None,
-        }
-        others = {name: None if at is None else e.held(at) for name, at in parts.items()}
-        return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
+        own = self.epilogue
+        return own.steps(self.e, sums, self.result, self.pending, self.bias_at, self.added)
 
     def _pending_steps(self) -> list[Callable[[], None]]:
         """Return the steps for the pending sums that run while other sums are computed."""

@@ -124,13 +124,9 @@ class Pool(Means):
             if rest := run.pixels % self.batch:
                 body(run, at, rest, count)
             return
-        left = e.variable(run.pixels)
-        again = e.label("batch")
-        e.place(again)
-        pixels = e.minimum(left, self.batch)
-        self._batch(run, at, pixels, count)
-        e.emit("SSUB", left, left, pixels)
-        e.emit("CB", left, again)
+        e.in_parts(
+            "batch", run.pixels, self.batch, lambda pixels: self._batch(run, at, pixels, count)
+        )
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         e, slide = self.e, self.columns

@@ -12,6 +12,8 @@ buffer with 32 bits until the last tile.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.bands import banded
 from tilewright.targets.cambricon.lowering.boxes import Box
@@ -22,8 +24,6 @@ from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.split_sums import SplitSums
-from tilewright.targets.cambricon.lowering.tables import table_of
-from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Windows
 from tilewright.targets.cambricon.machine import lanes_of, part_of
@@ -58,7 +58,11 @@ class Product(SplitSums):
             self.bias, over = c.source(c.anchor, 2)
             if any(name not in ("co", "g") for axis in over for name in axis.dims):
                 raise refuse("lower-bias", "the bias differs from row to row", c.where)
-        self.epilogue = epilogue_of(c.compute.stages, c.where)
+        epilogue = epilogue_of(c.compute.stages, c.where)
+        self.split = c.output.buffer.accumulates is not None
+        # Sums of several tiles start with the bias, or with zeros.
+        zeros = epilogue.relu or (self.split and self.bias is None)
+        self.epilogue = replace(epilogue, needs_zeros=zeros)
         columns = next(
             (d for d in ("m", "n") if d in c.nest.extents and "ow" not in c.nest.extents), "ow"
         )
@@ -67,7 +71,6 @@ class Product(SplitSums):
         inner = [a for a, axis in enumerate(access) if "ci" in axis.dims]
         if self.x.order[-1] not in inner and c.nest.extent("ci") > 1:
             raise refuse("lower-layout", "input channels do not lie side by side", c.where)
-        self.split = c.output.buffer.accumulates is not None
         self.columns, self.band = banded(c, self.w, self.rows, self.columns)
         self.multiply = "VMM"
         if not c.transfers.by_segment(self.w):
@@ -152,7 +155,7 @@ class Product(SplitSums):
         if self.split or self.grouped or self.band > 1 or self.multiply != "VMM":
             return 0
         size = ring_bytes(c, self.x, self.rows, self.columns)
-        sums = (8 + 2 * self.needs_zeros + self.epilogue.limit_bytes) * c.nest.tile_size("co")
+        sums = (8 + self.epilogue.bytes) * c.nest.tile_size("co")
         return size if size + sums + RINGS_APART <= c.temporaries.left else 0
 
     def _plain_weights(self) -> None:
@@ -171,8 +174,7 @@ class Product(SplitSums):
         self.ring = t.take(self.rings) if self.rings else 0
         most = self.parts[0] * c.nest.tile_size("g") * self.band
         pixels = self._most_pixels()
-        each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
-        each += most * self.epilogue.limit_bytes
+        each = most * (4 * (self.bias is not None) + 8 * (not self.split) + self.epilogue.bytes)
         room = max(t.left // max(each, 1), 1)
         width = c.nest.tile_size(self.columns.out) // self.band
         alone = self.parted or self.rings or len(self.parts) > 1
@@ -184,8 +186,7 @@ class Product(SplitSums):
             # As many batches of a row as are needed, all alike.
             self.batch = -(-width // -(-width // min(room, width)))
         size = self.batch * most
-        self.zeros = t.take(2 * size) if self.needs_zeros else 0
-        self.epilogue = self.epilogue.placed(t, size)
+        self.epilogue = self.epilogue.placed(t, size, c.tables)
         self.biases = (
             t.take(4 * size) if self.bias is not None and self.batch * self.band > 1 else 0
         )
@@ -195,12 +196,9 @@ class Product(SplitSums):
         lanes = lanes_of(c.machine)
         self.step_cycles = -(-size // lanes)
         self.product_cycles = self._row_cycles(self.columns.kernel) // len(self.parts)
-        self.table = table_of(self.epilogue.table, c.tables) if self.epilogue.table else 0
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
-        if self.needs_zeros:
-            clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
         if self.split_load is not None:
             self.split_load.prologue(self.e)

@@ -69,42 +69,29 @@ class SplitSums(Batches):
         if isinstance(total, int) and isinstance(whole, int) and total == whole:
             body(e.held(base), total)
             return
-        at, left = e.variable(base), e.variable(total)
-        again = e.label("part")
-        e.place(again)
-        part = e.minimum(left, whole)
-        body(at, part)
-        e.increase(at, e.multiply(part, spacing))
-        e.emit("SSUB", left, left, part)
-        e.emit("CB", left, again)
+        at = e.variable(base)
+
+        def chunk(part: Value) -> None:
+            body(at, part)
+            e.increase(at, e.multiply(part, spacing))
+
+        e.in_parts("part", total, whole, chunk)
 
     def _start(self, at: Register, count: Value) -> None:
         """Sums begin with the bias, or with nothing."""
         e = self.e
         n = e.held(count)
         if self.bias_at is None:
-            e.emit("VMOVE.wide", at, n, e.held(self.zeros))
+            e.emit("VMOVE.wide", at, n, e.held(self.epilogue.zeros))
         else:
             e.emit("VMOVE.wide.wide0", at, n, e.held(self.bias_at))
 
     def _finish(self, at: Register, count: Value) -> None:
         e = self.e
-        self._epilogue(at, count, None)
+        self.epilogue.emit(e, at, self.result, count, residual=self.added)
         e.increase(self.result, e.multiply(count, self.c.output.element))
         if self.added is not None:
             e.increase(self.added, e.multiply(count, self._residual_bytes))
-
-    def _epilogue(self, at: Value, count: Value, bias: Value | None) -> None:
-        self.epilogue.emit(
-            self.e,
-            at,
-            self.result,
-            count,
-            bias=bias,
-            residual=self.added,
-            zeros=self.zeros,
-            table=self.table,
-        )
 
     def image_by_rows(self, tile: Tile, box: Box, base: Value, matrix: Value) -> None:
         """The products with a row of the kernel, which some rows of pixels may not meet."""
