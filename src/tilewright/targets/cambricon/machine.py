@@ -330,7 +330,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="join",
             operations=("concat",),
             engine="vector",
-            # Each part of a run along the axis is copied behind the one before it.
+            # Each part of a run along the axis is copied after the one before it.
             operands={"input": VSM, "output": VSM},
             cycles=f"{POINTS}*(ceil(axis/{lanes})+(parts-1)/2)",
             peak=f"{POINTS}*axis/{lanes}",

@@ -60,7 +60,7 @@ Part = Register | Immediate | Label
 class Statement:
     """One line: an instruction with what stands before and after it.
 
-    Without a mnemonic it makes no word: a label (also one behind the last instruction) or a remark
+    Without a mnemonic it makes no word: a label (also one after the last instruction) or a remark
     alone.
     """
 

@@ -1,7 +1,7 @@
 """Preprocessing: macros and blocks are replaced by their statements, names by their values.
 
 Every call is an instance of its own: its labels, constants, registers (REG) and on-chip arrays
-(VOA, MOA) are its own, and the registers and the scratchpad are free again behind it. What names
+(VOA, MOA) are its own, and the registers and the scratchpad are free again after it. What names
 stand for is looked up in the block or macro and then in the program's data, never in the caller;
 a macro that a block defines for itself knows the names of the block.
 """
@@ -25,8 +25,8 @@ from tilewright.targets.cambricon.hlal.items import (
     LabelUse,
     OperandValue,
     Sizes,
+    allowed_in,
 )
-from tilewright.targets.cambricon.hlal.kinds import allowed_in
 from tilewright.targets.cambricon.hlal.segments import SegmentedArray
 from tilewright.targets.cambricon.hlal.syntax import Node, Operand, Place
 from tilewright.targets.cambricon.hlal.values import (
@@ -49,7 +49,7 @@ MAX_CALLS = 1 << 17
 """Calls of macros and blocks in one program."""
 
 MAX_STATEMENTS = 1 << 20
-"""Statements of one program behind all expansion."""
+"""Statements of one program after all expansion."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Definitions:
 
 @dataclass
 class Expansion:
-    """The statements of a program behind preprocessing, and what they take."""
+    """The statements of a program after preprocessing, and what they take."""
 
     items: list[Item] = field(default_factory=list[Item])
     most_vsm: int = 0

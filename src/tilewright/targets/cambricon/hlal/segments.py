@@ -89,7 +89,7 @@ class SegmentedArray:
 
     @property
     def bytes(self) -> int:
-        """Bytes in main memory, gaps behind smaller segments included."""
+        """Bytes in main memory, gaps after smaller segments included."""
         return prod(axis.count for axis in self.axes) * self.slot_elements * self.element_bytes
 
     @property

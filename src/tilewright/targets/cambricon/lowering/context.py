@@ -10,7 +10,6 @@ from tilewright.planning.domain import Affine
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.registers import Registers
 from tilewright.targets.cambricon.lowering.tables import KernelTables
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
@@ -24,7 +23,8 @@ class Context:
     e: Emitter
     nest: Nest
     transfers: Transfers
-    registers: Registers
+    addresses: int
+    """How many addresses of pooled columns and results registers may hold."""
     machine: Machine
     temporaries: Temporaries
     matrix_temporaries: Temporaries

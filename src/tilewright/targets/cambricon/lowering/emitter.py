@@ -38,7 +38,7 @@ class Emitter:
         self._outlined: list[Statement] = []
 
     def apart(self, block: Callable[[], None]) -> None:
-        """Emit a block behind everything else, where nothing falls into it."""
+        """Emit a block after everything else, where no other code falls into it."""
         self._later.append(block)
 
     def finish(self) -> None:
@@ -55,7 +55,7 @@ class Emitter:
 
     @contextmanager
     def outlined(self) -> Generator[None]:
-        """Move code emitted within the context behind all other code, as it seldom runs.
+        """Move code emitted within the context after all other code, as it seldom runs.
 
         Branches lead to it from the place where it is emitted, and it leads back there.
         """

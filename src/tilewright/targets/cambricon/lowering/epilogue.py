@@ -34,7 +34,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The stages behind an anchor, as the vector unit computes them."""
+    """The stages after an anchor, as the vector unit computes them."""
 
     residual: Residual | None
     relu: bool
@@ -161,7 +161,7 @@ def limits_of(stage: StageOp) -> list[tuple[str, int]]:
 
 
 def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
-    """The stages behind the first; refuses (``lower-epilogue``) what is not in their order."""
+    """The stages after the first; refuses (``lower-epilogue``) what is not in their order."""
     residual: Residual | None = None
     relu, shift, table = False, None, None
     bounds: list[tuple[str, int]] = []

@@ -24,9 +24,8 @@ from itertools import groupby
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.nest import Filled, Nest
+from tilewright.targets.cambricon.lowering.nest import Filled, Nest, Tile
 from tilewright.targets.cambricon.lowering.streams import Stream, TransferScheduler
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.tile.dialect import BufferOp
 
@@ -64,7 +63,7 @@ class Flat:
         self.shared = self._share()
         loads = loads_of(nest)
         self.ahead = [load for load in loads if load.depth == 0 or self._slots(load.buffer) > 1]
-        self.behind = [load for load in loads if load not in self.ahead]
+        self.late = [load for load in loads if load not in self.ahead]
         self.weights_move = any(load.depth and load.buffer.memory == "msm" for load in loads)
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
@@ -88,7 +87,7 @@ class Flat:
             at = 0 if self.shared is None else len(self.streams)
             self.streams.insert(at, self.store_stream)
         if self.shared is not None:
-            # What is loaded where results were comes behind their store.
+            # What is loaded where results were comes after their store.
             self.streams.append(self.load_streams[self.shared])
         if self.streams:
             self.scheduler = transfers.scheduler = TransferScheduler(
@@ -213,8 +212,8 @@ class Flat:
             self._where_advanced(depth, lambda refill=refill: refill(self._now()))
 
     def _late_loads(self) -> None:
-        """Loads into buffers of one slot: behind the tile that used them."""
-        for load in self.behind:
+        """Loads into buffers of one slot: after the tile that used them."""
+        for load in self.late:
 
             def fill(load: Filled = load) -> None:
                 there = self.e.label("there")
@@ -307,7 +306,7 @@ class Flat:
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
-        between = [load.buffer for load in self.behind if load.buffer.memory != "msm"]
+        between = [load.buffer for load in self.late if load.buffer.memory != "msm"]
         if self.store_stream is None and not self.operands[self.output.buffer].stays:
             between.append(self.output.buffer)
         pauses = (self.transfers.pause(self.operands[buffer]) for buffer in between)

@@ -1,11 +1,11 @@
 """Gathered pixels: the channels of one group side by side, where others lie between.
 
-The channels of a pixel's groups lie one behind the other, so the pixels below a row of one group's
+The channels of a pixel's groups lie one after the other, so the pixels below a row of one group's
 kernel are no vector, and products of one position each leave lanes empty: 48 channels take two
 blocks of 32, five positions of them eight instead of ten. So the vector unit, which is idle, copies
 the group's channels of one column of the image after the other into a ring, one for each row of
 the kernel, while products go on. A ring has place for a window and the column that comes; all of
-it is there twice, one behind the other, so that every window is one piece::
+it is there twice, one after the other, so that every window is one piece::
 
     columns      5 6 7 3 4 | 5 6 7 3 4      kernels of 3, and 7 was the last to come ...
     window 4..6          4   5 6
@@ -148,7 +148,7 @@ class Gathered:
         return [begin, again, *([further, again] * (self.rows - 1))]
 
     def forward(self, at: Register) -> None:
-        """Behind a pixel: to the next window, and the next column."""
+        """After a pixel: to the next window, and the next column."""
         if self.moves:
             self._round(at)
         if self.coming is not None and self.put is not None:

@@ -1,4 +1,4 @@
-"""Tensors joined along an axis: a run of each, one behind the other, by the vector unit.
+"""Tensors joined along an axis: a run of each, one after the other, by the vector unit.
 
 In NHWC the channels of two images lie apart, pixel by pixel. Moves would take a transfer for each
 of a pixel's parts; here tiles of the images are loaded, and the result is stored, in one piece::
@@ -15,7 +15,7 @@ from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 TOGETHER = 4
@@ -101,10 +101,10 @@ class Join:
         one goes. There are so many loops of so many ``runs``, which take so many cycles."""
         e, element = self.e, self.c.output.element
         sizes = [e.multiply(count, element) for count in counts]
-        behind: Value = 0
+        copied: Value = 0
         for size in sizes:
-            behind = e.add(behind, size)
-        rest = e.subtract(whole, behind)
+            copied = e.add(copied, size)
+        rest = e.subtract(whole, copied)
         places, target = [e.variable(source) for source in sources], e.variable(to)
 
         def run() -> None:
@@ -123,7 +123,7 @@ class Join:
             self.c.transfers.issue_slot(cycles)
 
         e.repeat(loops, several, least=1)
-        return e.add(to, behind)
+        return e.add(to, copied)
 
     def _count(self, box: Box, axes: tuple[int, ...]) -> Value:
         count: Value = 1

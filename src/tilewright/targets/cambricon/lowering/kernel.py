@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
-from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
+from tilewright.targets.cambricon.lowering.nest import Nest, Tile, nest_of
 from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
 from tilewright.targets.cambricon.lowering.outer import Outer
 from tilewright.targets.cambricon.lowering.points import Points
@@ -31,16 +31,29 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.product import Product
-from tilewright.targets.cambricon.lowering.registers import USES, Registers
 from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
 from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Reserve, Transfers
 from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import ProgramOp, TensorOp
+
+MOVED = ("input", "output", "residual", "weight")
+"""Roles of the operands that gain most by streams."""
+
+USES: tuple[tuple[Sequence[str], int], ...] = (
+    ((*MOVED, "bias"), 45),
+    (MOVED, 27),
+    (("output",), 0),
+    ((), 0),
+)
+"""Ways to spend the scalar registers, fastest first: roles of the operands that move in streams,
+and how many addresses of pooled columns and results registers may hold.
+
+The lowering takes as many registers as it likes; tidying says how many are alive together
+(tidy.py). A kernel is lowered with the first way that leaves it enough."""
 
 Image = Callable[[bytes], int]
 """Puts 16-bit elements into main memory, each content once; their address."""
@@ -130,12 +143,12 @@ def lower_kernel(
     Raises TilewrightError.
     """
     needs: list[int] = []
-    for use in USES:
+    for streams, addresses in USES:
         e = Emitter(program.symbol.data, program.symbol.data)
         nest = nest_of(program, e, machine, bases)
-        transfers = Transfers(nest, machine, use, reserve)
+        transfers = Transfers(nest, machine, streams, reserve)
         transfers.share(alone)
-        lowered = _lowered(transfers, use, image, place, tables)
+        lowered = _lowered(transfers, addresses, image, place, tables)
         if lowered.registers <= REGISTERS:
             return lowered
         needs.append(lowered.registers)
@@ -148,7 +161,7 @@ def lower_kernel(
 
 
 def _lowered(
-    transfers: Transfers, use: Registers, image: Image, place: PlaceWeights, filled: Filled
+    transfers: Transfers, addresses: int, image: Image, place: PlaceWeights, filled: Filled
 ) -> Lowered:
     """A kernel's statements with one use of the registers, be these enough or not."""
     nest, e, machine = transfers.nest, transfers.e, transfers.machine
@@ -156,7 +169,7 @@ def _lowered(
     matrix_temporaries = _temporaries(nest, machine, "msm")
     weights = WeightPlaces(nest, transfers, matrix_temporaries)
     in_vsm = _in_vsm(nest, machine)
-    context = Context(e, nest, transfers, use, machine, in_vsm, matrix_temporaries, tables)
+    context = Context(e, nest, transfers, addresses, machine, in_vsm, matrix_temporaries, tables)
     compute = COMPUTES.get(context.anchor.operation.data, Points)(context)
     for number, data in tables.loads.items():
         zero, size = e.held(0), e.held(len(data) // 2)
@@ -198,7 +211,7 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
 def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
     """The end of VSM; no buffer lies in the part in front of it, either."""
     temporaries = _temporaries(nest, machine, "vsm")
-    behind = max(
+    end = max(
         (
             operand.address + operand.bytes
             for operand in nest.operands.values()
@@ -206,5 +219,5 @@ def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
         ),
         default=temporaries.start,
     )
-    temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
+    temporaries.beside = max(temporaries.start - end, 0) // ALIGNMENT * ALIGNMENT
     return temporaries

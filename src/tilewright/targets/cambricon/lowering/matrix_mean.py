@@ -15,9 +15,9 @@ from math import prod
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
-from tilewright.targets.cambricon.lowering.pool_means import check_area
+from tilewright.targets.cambricon.lowering.nest import Tile
+from tilewright.targets.cambricon.lowering.pooling import check_area
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
-from tilewright.targets.cambricon.lowering.tiles import Tile
 
 
 class MatrixMean:

@@ -1,7 +1,7 @@
 """Gradients of maxima: what is left of a gradient goes from value to value.
 
 A value that is less than the greatest passes on what is left; the first other one takes it. Three
-instructions a value, none for the last, and no place beside the result: what is left behind a value
+instructions a value, none for the last, and no place beside the result: what is left after a value
 lies where the next one's gradient will.
 """
 
@@ -11,7 +11,7 @@ from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 UNROLLED = 9
@@ -50,7 +50,7 @@ class MaximumGradient:
             e.emit("SADD", greatest, at, e.multiply(step, self.values))
             left = e.variable(e.add(greatest, step))
             self._row(at, to, greatest, left, n, step)
-            # Behind the last value, the greatest and its gradient the next row begins.
+            # After the last value, the greatest and its gradient the next row begins.
             e.increase(at, e.multiply(step, 3))
             e.increase(to, step)
 

@@ -16,7 +16,6 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
 
 
@@ -26,6 +25,17 @@ class Filled:
 
     buffer: BufferOp
     depth: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile that is computed."""
+
+    spans: Spans
+    bases: dict[BufferOp, Value]
+    """Addresses of the buffers' slots."""
+    kept: Callable[[BufferOp], Spans]
+    """What lies in a buffer: all of the dims whose loops run within its residency."""
 
 
 @dataclass
@@ -120,20 +130,9 @@ class Nest:
 
     def _kept(self, buffer: BufferOp, spans: Spans, starts: Sequence[Value]) -> Spans:
         """Return the spans that a buffer holds while the tile of ``spans`` is computed."""
-        stepped = self._stepped(buffer)
-        if self.operands[buffer].stays or not stepped:
+        if self.operands[buffer].stays or not self._stepped(buffer):
             return spans
-        pairs = list(zip(self.loops, starts, strict=True))[: self.depth(buffer)]
-        around = [(loop, at) for loop, at in pairs if loop.dim.data in stepped]
-        start: dict[str, Value] = {**spans.start, **dict.fromkeys(stepped, 0)}
-        size: dict[str, Value] = {**spans.size, **{dim: self.extents[dim] for dim in stepped}}
-        for loop, at in around:
-            dim = loop.dim.data
-            start[dim], size[dim] = at, loop.step_size
-            if self.extents[dim] % loop.step_size:
-                left = self.e.subtract(self.extents[dim], at)
-                size[dim] = self.e.minimum(left, loop.step_size)
-        return Spans(start, size)
+        return self.spans(starts, self.depth(buffer))
 
     def tile(self, starts: Sequence[Value], slot: Callable[[BufferOp], Value]) -> Tile:
         """The tile whose loops stand at ``starts``; ``slot`` has the address of a buffer's."""

@@ -30,7 +30,7 @@ from tilewright.targets.cambricon.statements import (
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
 
 CONSTANTS = "constants"
-"""The region of main memory behind the arenas: tables, and copies of weights."""
+"""The region of main memory after the arenas: tables, and copies of weights."""
 
 ALIGNMENT = 64
 """Bytes to which what lies there is aligned."""

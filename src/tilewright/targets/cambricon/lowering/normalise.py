@@ -10,8 +10,8 @@ from tilewright.numerics import fixed
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.temporaries import clear
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 
@@ -118,9 +118,9 @@ class Lrn:
         low = max(first - before, 0)
         high = min(first - before + count + self.window - 1, self.channels)
         start = low - (first - before)
-        behind = start + high - low
+        after = start + high - low
         if self.part < self.channels:
-            for at, size in ((0, start), (behind, count + self.window - 1 - behind)):
+            for at, size in ((0, start), (after, count + self.window - 1 - after)):
                 if size:
                     place = e.held(self.squares + 4 * at)
                     e.emit("VSV.wide.wide0.wide1", place, e.held(size), place, place)
@@ -157,7 +157,7 @@ class Softmax:
         _alone(c)
         self.x, access = c.source(c.anchor, 0)
         last = self.x.order[-1]
-        # Axes behind the reduced one may be there if they have one element.
+        # Axes after the reduced one may be there if they have one element.
         inner = next(
             (a for a in reversed(self.x.order) if self.x.buffer.tensor_shape[a] != 1), last
         )

@@ -11,10 +11,10 @@ from tilewright.numerics import tables
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of, limits_of
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import windows_of
 
 PAIRS = {"add": "VAV", "sub": "VSV", "mul": "VMV", "max": "VGTM", "min": "VGTM.min"}

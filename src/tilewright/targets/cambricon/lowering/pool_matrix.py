@@ -139,7 +139,7 @@ class MatrixPool(Pool):
             each()
 
     def _finish(self, total: Value) -> None:
-        """Behind a batch's results."""
+        """Emit what follows a batch's results."""
         e = self.e
         self.c.transfers.issue_slot()
         if self.relu:

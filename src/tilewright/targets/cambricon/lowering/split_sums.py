@@ -17,24 +17,12 @@ from tilewright.targets.cambricon.lowering.batches import Batches
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.kernel_rows import RowWindows, met_in
-from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.sliding import Sliding
-from tilewright.targets.cambricon.lowering.split_load import SplitLoad
-from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.nest import Tile
+from tilewright.targets.cambricon.lowering.windows import Windows
 
 
 class SplitSums(Batches):
     """The code around the products of a tile of a reduction."""
-
-    x: Operand
-    rows: Sliding
-    columns: Sliding
-    split_load: SplitLoad | None
-    """Weights that come by both DMAs."""
-
-    def _image(self, tile: Tile, box: Box, base: Value) -> None:
-        """The products of a tile."""
-        raise NotImplementedError
 
     def split_tile(self, tile: Tile, box: Box) -> None:
         """One tile of a reduction: all sums begin before its products, and end after them."""
@@ -44,7 +32,7 @@ class SplitSums(Batches):
             e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
         )
         first = tile.bases[c.output.buffer]
-        # Behind the sums of rows before; results are half as long.
+        # After the sums of rows before; results are half as long.
         further = e.subtract(c.nest.base(c.output, tile), first)
         scale = c.output.spacing // c.output.element
         base = e.held(e.add(first, e.multiply(further, scale)))
@@ -110,3 +98,17 @@ class SplitSums(Batches):
             e.increase(row, e.multiply(self.row, self.rows.stride))
 
         e.repeat(met.count, row_body, least=met.least)
+
+    def _image(self, tile: Tile, box: Box, base: Value) -> None:
+        height = tile.spans.of("oh")
+        width = self.e.divide(tile.spans.of(self.columns.out), self.band)
+        matrix = tile.bases[self.w.buffer]
+        if "kh" in self.c.nest.looped and self.rows.along(box).padded:
+            self.image_by_rows(tile, box, base, matrix)
+            return
+        windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
+        if "kh" in self.c.nest.looped:
+            windows.cut = tile.spans.of("kh")
+        if self.gathered is not None:
+            windows.each_row = self.gathered.row
+        windows.emit(lambda run: self._run(run, matrix))

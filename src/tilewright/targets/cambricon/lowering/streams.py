@@ -1,6 +1,6 @@
 """Moves that wait for issue slots: one transfer at a time between the instructions of a tile.
 
-The queue is in order: a transfer that waits for the one before it holds up all behind it. So only
+The queue is in order: a transfer that waits for the one before it holds up all after it. So only
 one transfer is started at a time, where the code of a tile has an **issue slot**, and the next one
 not before the products between slots have taken as long as it is likely to. What is left when the
 tile is done follows at once.

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box
-from tilewright.targets.cambricon.lowering.cut_off import CutOff, cut_off
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.sliding import CutOff, Sliding, cut_off
 
 UNROLLED = 8
 """Kernel rows up to which code for whole windows is apart from that for windows cut off."""
@@ -197,7 +196,8 @@ class Windows:
         if not axis.padded:
             body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
             return
-        run = _row_start(row, skipped, rows, y)
+        # No pixels yet, at the begin of the row.
+        run = Run(row, 0, skipped, rows, 0, 0, y, 0)
         left, whole, right = self.parts
         self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
         self._whole(run, body)
@@ -328,8 +328,3 @@ class Windows:
             whole = e.minimum(whole, e.subtract(self.width, left))
         self.some = all(min(max(least, 0) // s, most) > 0 for least, most in rooms)
         return left, whole, e.subtract(e.subtract(self.width, left), whole)
-
-
-def _row_start(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
-    """A run of no pixels at the begin of a row."""
-    return Run(row, 0, skipped, rows, 0, 0, y, 0)

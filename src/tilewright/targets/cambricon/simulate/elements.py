@@ -210,8 +210,8 @@ def on_elements(opcode: int, bits: int, n: Array, chip: Chip) -> None:
 def _overtakes(out: int, out_width: int, source: int, width: int, count: int) -> bool:
     """Return True if writing elements in order would overwrite some that are yet to be read."""
     apart = out + count * out_width <= source or source + count * width <= out
-    behind = out <= source and out_width <= width
-    return not (apart or behind)
+    follows = out <= source and out_width <= width
+    return not (apart or follows)
 
 
 @compiled_together

@@ -203,7 +203,7 @@ def barrier(n: Array, t: Array) -> None:
 def scalar_access(
     n: Array, t: Array, kernels: Array, events: Array, word: int, kernel: int
 ) -> None:
-    """Let the pipeline itself reach main memory: behind what is in the queue."""
+    """Let the pipeline itself reach main memory: after what is in the queue."""
     now = max(t[at.NOW], t[at.LAST_START])
     n[at.ACCESS_COUNT] = 1
     for unit in range(at.VECTOR_DMA, 5):

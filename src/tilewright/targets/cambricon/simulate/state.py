@@ -46,7 +46,8 @@ REGISTER = 32
 TABLE_SIZE = 96
 """Elements that each of 16 tables holds."""
 RANGE_COUNT, RANGES = 112, 120
-"""Of each unit's last instruction: up to four of memory, first byte, byte behind, written."""
+"""Of each unit's last instruction: up to four accesses: memory, first byte, the byte after
+the last, whether it is written."""
 ACCESS = 200
 """The same of the instruction at hand."""
 EVENT, OWNER, MOVED, COUNTS = 216, 224, 232, 240
