@@ -16,12 +16,9 @@ from tilewright.targets.cambricon.formats import (
     IMMEDIATE_FLAG,
     NUMBER,
     OPCODE_BITS,
-    REGISTER_BITS,
     REGISTERS,
-    UNITS,
     WORD_BITS,
     Instruction,
-    Modifier,
     Operand,
 )
 from tilewright.targets.cambricon.instructions import INSTRUCTIONS
@@ -157,24 +154,3 @@ def hidden(instruction: Instruction, values: Mapping[str, Any]) -> Any:
     return (flag & (values[instruction.registers[-1]] != 0)) | (
         (flag == 0) & (values[NUMBER.name] != 0)
     )
-
-
-__all__ = [
-    "ACC_C",
-    "BY_MNEMONIC",
-    "BY_OPCODE",
-    "IMMEDIATE_RANGE",
-    "INSTRUCTIONS",
-    "REGISTERS",
-    "REGISTER_BITS",
-    "UNITS",
-    "Decoded",
-    "Immediate",
-    "Instruction",
-    "Modifier",
-    "Operand",
-    "Register",
-    "decode",
-    "encode",
-    "hidden",
-]

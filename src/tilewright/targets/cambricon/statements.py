@@ -189,22 +189,13 @@ def assemble_statements(statements: Iterable[Statement], name: str = "program") 
     rows: list[Statement] = []
     for statement in statements:
         if statement.label is not None:
+            reason = ""
             if statement.label in labels:
-                problems.append(
-                    Problem(
-                        "asm-label",
-                        f"label {statement.label} is given twice",
-                        _where(statement, name, len(rows)),
-                    )
-                )
+                reason = f"label {statement.label} is given twice"
             elif not LABEL.match(statement.label):
-                problems.append(
-                    Problem(
-                        "asm-label",
-                        f"{statement.label[:40]!r} is no label",
-                        _where(statement, name, len(rows)),
-                    )
-                )
+                reason = f"{statement.label[:40]!r} is no label"
+            if reason:
+                problems.append(Problem("asm-label", reason, _where(statement, name, len(rows))))
             labels[statement.label] = len(rows)
         if statement.mnemonic:
             rows.append(statement)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.memory import align_up
+from tilewright.targets.cambricon.formats import REGISTERS
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
 from tilewright.targets.cambricon.hlal.items import (
@@ -40,7 +41,7 @@ from tilewright.targets.cambricon.hlal.values import (
     problem,
     whole,
 )
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Register
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
 
 MAX_DEPTH = 64
 """Calls within calls."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.bands import banded
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import ring_bytes
 from tilewright.targets.cambricon.lowering.nest import Tile
@@ -31,12 +31,12 @@ RINGS_APART = 32
 """Bytes that are lost at most where temporaries are aligned beside the rings."""
 
 
-class Choices:
+class Choices(Code):
     """What is known of a product before its tiles."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, access = c.source(c.anchor, 0)
         self.w, _ = c.source(c.anchor, 1)
         self.bias: Operand | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.nest import Tile
@@ -22,12 +22,12 @@ LONG = 8
 """Blocks of lanes from which on longer vectors gain little."""
 
 
-class Depthwise:
+class Depthwise(Code):
     """The code of one depthwise convolution and what follows it."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, access = c.source(c.anchor, 0)
         self.w, _ = c.source(c.anchor, 1)
         self.bias: Operand | None = None

@@ -184,22 +184,18 @@ class Emitter:
 
     def minimum(self, a: Value, b: Value) -> Value:
         """Return the smaller of two values."""
-        if isinstance(a, int) and isinstance(b, int):
-            return min(a, b)
-        if isinstance(a, int):
-            a, b = b, a
         return self._chosen(a, b, least=True)
 
     def maximum(self, a: Value, b: Value) -> Value:
         """Return the greater of two values."""
-        if isinstance(a, int) and isinstance(b, int):
-            return max(a, b)
-        if isinstance(a, int):
-            a, b = b, a
         return self._chosen(a, b, least=False)
 
     def _chosen(self, a: Value, b: Value, *, least: bool) -> Value:
         """a, or b where it is smaller (greater): without a branch, as one could be mispredicted."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b) if least else max(a, b)
+        if isinstance(a, int):
+            a, b = b, a
         assert isinstance(a, Register)
         result, more = self.register(), self.register()
         if b == 0:

@@ -13,7 +13,7 @@ from math import prod
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.boxes import Box
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
@@ -28,23 +28,21 @@ UNROLLED = 4
 """Runs of each part whose instructions stand one after the other."""
 
 
-class Join:
+class Join(Code):
     """The code of one concatenation."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         anchor = c.anchor
         self.parts = [c.source(anchor, number)[0] for number in range(len(anchor.inputs))]
-        if len(c.compute.stages) > 1:
-            raise refuse("lower-epilogue", "nothing follows a concatenation", c.where)
+        self.stands_alone("nothing follows a concatenation")
         order = c.output.order
         if any(operand.element != 2 for operand in (*self.parts, c.output)):
             raise refuse("lower-elements", "elements of 16 bits alone are joined", c.where)
         if any(part.order != order for part in self.parts):
             raise refuse("lower-layout", "what is joined differs in layout", c.where)
-        if any(c.nest.inside(operand) for operand in (*self.parts, c.output)):
-            raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.stays_whole(*self.parts, c.output)
         window = c.output.buffer.window.data
         place = next(i for i, axis in enumerate(order) if "axis" in window[axis].dims)
         self.outer, self.inner = order[:place], order[place:]
@@ -62,9 +60,6 @@ class Join:
     def _dims(self, axes: Sequence[int]) -> list[str]:
         window = self.c.output.buffer.window.data
         return [dim for axis in axes for dim in window[axis].dims]
-
-    def prologue(self) -> None:
-        """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
-from tilewright.targets.cambricon.isa import REGISTERS
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.formats import REGISTERS
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.flat import emit_tiles
@@ -17,7 +16,7 @@ from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
-from tilewright.targets.cambricon.lowering.nest import Nest, Tile, nest_of
+from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
 from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
 from tilewright.targets.cambricon.lowering.outer import Outer
 from tilewright.targets.cambricon.lowering.points import Points
@@ -59,42 +58,12 @@ Image = Callable[[bytes], int]
 """Puts 16-bit elements into main memory, each content once; their address."""
 
 
-class Compute(Protocol):
-    """The code of one kind of anchor."""
-
-    def prologue(self) -> None:
-        """Emit the code that runs before all tiles."""
-        ...
-
-    def emit(self, tile: Tile) -> None:
-        """Emit the code of one tile."""
-        ...
-
-
-def product(context: Context) -> Compute:
-    """A matrix product: of outer products where its result lies in the matrix scratchpad."""
-    outer = context.output.buffer.memory == "msm"
-    return Outer(context) if outer else Product(context)
-
-
-def pool(context: Context) -> Compute:
-    """A maximum over windows of an image in either scratchpad."""
-    image, _ = context.source(context.anchor, 0)
-    return MatrixPool(context) if image.buffer.memory == "msm" else Pool(context)
-
-
-def mean(context: Context) -> Compute:
-    """A mean over windows of an image in either scratchpad."""
-    image, _ = context.source(context.anchor, 0)
-    return MatrixMean(context) if image.buffer.memory == "msm" else Pool(context)
-
-
-COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
+CODES: Mapping[str, type[Code]] = {
     "conv": Product,
-    "matmul": product,
+    "matmul": Product,
     "depthwise_conv": Depthwise,
-    "max_pool": pool,
-    "average_pool": mean,
+    "max_pool": Pool,
+    "average_pool": Pool,
     "lrn": Lrn,
     "lrn_gradient": LrnGradient,
     "softmax": Softmax,
@@ -102,6 +71,13 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "maximum_gradient": MaximumGradient,
 }
 """By the anchor's operation; all others are maps."""
+
+MATRIX_CODES: Mapping[str, type[Code]] = {
+    "matmul": Outer,
+    "max_pool": MatrixPool,
+    "average_pool": MatrixMean,
+}
+"""Where the result, or the image, lies in the matrix scratchpad."""
 
 PlaceWeights = Callable[[WeightRequest], PlacedWeights]
 """Places a kernel's weights, and finds an earlier kernel that issues their first load."""
@@ -170,7 +146,10 @@ def _lowered(
     weights = WeightPlaces(nest, transfers, matrix_temporaries)
     in_vsm = _in_vsm(nest, machine)
     context = Context(e, nest, transfers, addresses, machine, in_vsm, matrix_temporaries, tables)
-    compute = COMPUTES.get(context.anchor.operation.data, Points)(context)
+    name = context.anchor.operation.data
+    ends = (context.output, context.source(context.anchor, 0)[0])
+    in_matrix = any(operand.buffer.memory == "msm" for operand in ends)
+    compute = (MATRIX_CODES if in_matrix else CODES).get(name, Points)(context)
     for number, data in tables.loads.items():
         zero, size = e.held(0), e.held(len(data) // 2)
         e.emit(f"VLOAD.table={number}", zero, size, zero, image(data))

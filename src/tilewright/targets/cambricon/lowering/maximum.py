@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
@@ -18,24 +18,19 @@ UNROLLED = 9
 """Values whose instructions stand one after the other; more are a loop."""
 
 
-class MaximumGradient:
+class MaximumGradient(Code):
     """The code of one gradient of maxima."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, _ = c.source(c.anchor, 0)
         self.values = c.nest.extent("j")
-        if len(c.compute.stages) > 1:
-            raise refuse("lower-epilogue", "nothing follows a maximum's gradient", c.where)
+        self.stands_alone("nothing follows a maximum's gradient")
         if self.x.order != (0, 1, 2) or c.output.order != (0, 1, 2):
             raise refuse("lower-layout", "elements do not lie row by row", c.where)
-        if c.nest.inside(self.x) or c.nest.inside(c.output):
-            raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.stays_whole(self.x, c.output)
         c.transfers.space_slots(3.0 * -(-c.nest.tile_size("p") // lanes_of(c.machine)))
-
-    def prologue(self) -> None:
-        """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""

@@ -141,8 +141,7 @@ class Lowering:
         for memory, constants in sorted(held.items()):
             first = min(start for _, start, _ in constants)
             size = max(end for *_, end in constants) - first
-            at = align_up(len(self.image), ALIGNMENT)
-            self.image += bytes(at - len(self.image) + size)
+            at = self._append(bytes(size))
             self.constants |= {offset: at + start - first for offset, start, _ in constants}
             self.start += [
                 statement("SMOVE", zero, 0, remark=f"constants that stay in {memory}"),
@@ -167,9 +166,7 @@ class Lowering:
         """Room for a copy of weights in the region of constants; its address."""
         key = tensor.get("offset"), cut
         if key not in self.copies:
-            at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-            self.image += bytes(at - len(self.image) + 2 * cut.size)
-            self.copies[key] = at
+            self.copies[key] = self._append(bytes(2 * cut.size))
         return self.bases[CONSTANTS] + self.copies[key]
 
     def fill(self, offset: int, values: Array) -> None:
@@ -189,9 +186,14 @@ class Lowering:
         while offset >= 0 and offset % ALIGNMENT:
             offset = bytes(self.image).find(data, offset + 1)
         if offset < 0:
-            offset = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-            self.image += bytes(offset - len(self.image)) + data
+            offset = self._append(data)
         return self.bases[CONSTANTS] + offset
+
+    def _append(self, data: bytes) -> int:
+        """Append bytes to the region of constants, aligned; where they begin in it."""
+        start = align_up(len(self.image), ALIGNMENT)
+        self.image += bytes(start - len(self.image)) + data
+        return start
 
     def words(self) -> Words:
         """Return the program's encoded instruction words."""

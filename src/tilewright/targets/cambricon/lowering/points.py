@@ -8,7 +8,7 @@ from dataclasses import replace
 from tilewright.codegen.program.elements import elements, fraction, is_wide
 from tilewright.errors import refuse
 from tilewright.numerics import tables
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of, limits_of
 from tilewright.targets.cambricon.lowering.nest import Tile
@@ -20,12 +20,12 @@ from tilewright.tile.dialect import windows_of
 PAIRS = {"add": "VAV", "sub": "VSV", "mul": "VMV", "max": "VGTM", "min": "VGTM.min"}
 
 
-class Points:
+class Points(Code):
     """The code of one map and what follows it."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         stage = self.stage = c.anchor
         self.name = stage.operation.data
         self.inputs = [c.source(stage, i)[0] for i in range(len(stage.inputs))]

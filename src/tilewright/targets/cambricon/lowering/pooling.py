@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.nest import Tile
@@ -34,12 +34,12 @@ def check_area(area: int, where: str) -> None:
         )
 
 
-class Pool:
+class Pool(Code):
     """The code of one pooling operation."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, access = c.source(c.anchor, 0)
         self.average = c.anchor.operation.data == "average_pool"
         self.epilogue = epilogue_of(c.compute.stages, c.where)

@@ -23,7 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Immediate, Register
+from tilewright.targets.cambricon.formats import REGISTERS
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Immediate, Register
 from tilewright.targets.cambricon.lowering.liveness import (
     Clobbers,
     assigned,

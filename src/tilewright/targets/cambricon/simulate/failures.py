@@ -11,6 +11,34 @@ from tilewright.targets.cambricon.statements import disassemble, text_lines
 
 MEMORIES = ("VSM", "MSM", "the tables", "main memory")
 
+FAILURES = {
+    at.BOUNDS: (
+        "program-bounds",
+        "touches {size} bytes at {address} of {memory}, which has {capacity}",
+        "",
+    ),
+    at.ALIGNMENT: (
+        "program-alignment",
+        "address {address} of {memory} is no multiple of the element's size",
+        "elements of 16, 32 and 64 bits lie at multiples of 2, 4 and 8 bytes",
+    ),
+    at.UNINITIALISED: (
+        "program-uninitialised",
+        "reads byte {address} of {memory}, which nothing has written",
+        "",
+    ),
+    at.SIZE: ("program-size", "the number of elements is negative", ""),
+    at.BRANCH: ("program-branch", "branches to word {address} of a program of {words}", ""),
+    at.DIVISION: ("program-division", "divides by 0", ""),
+    at.TABLE: (
+        "program-table",
+        "table {address} and {size} bytes: a function needs 514, powers 770, and a table holds "
+        "1024",
+        "fill it with VLOAD.table",
+    ),
+}
+"""Code, message and help of each status of the loop."""
+
 
 def failure(
     status: int, words: Array, s: State, label: Callable[[int], str] | None
@@ -22,40 +50,7 @@ def failure(
     memory = MEMORIES[int(s.n[at.ERROR_MEMORY])]
     address = int(s.n[at.ERROR_ADDRESS])
     size = int(s.n[at.ERROR_BYTES])
-    if status == at.BOUNDS:
-        capacity = int(s.n[at.SIZES + int(s.n[at.ERROR_MEMORY])])
-        return refuse(
-            "program-bounds",
-            f"touches {size} bytes at {address} of {memory}, which has {capacity}",
-            where,
-        )
-    if status == at.ALIGNMENT:
-        return refuse(
-            "program-alignment",
-            f"address {address} of {memory} is no multiple of the element's size",
-            where,
-            "elements of 16, 32 and 64 bits lie at multiples of 2, 4 and 8 bytes",
-        )
-    if status == at.UNINITIALISED:
-        return refuse(
-            "program-uninitialised",
-            f"reads byte {address} of {memory}, which nothing has written",
-            where,
-        )
-    if status == at.SIZE:
-        return refuse("program-size", "the number of elements is negative", where)
-    if status == at.BRANCH:
-        return refuse(
-            "program-branch",
-            f"branches to word {address} of a program of {len(words)}",
-            where,
-        )
-    if status == at.DIVISION:
-        return refuse("program-division", "divides by 0", where)
-    return refuse(
-        "program-table",
-        f"table {address} and {size} bytes: a function needs 514, powers 770, and a table holds "
-        "1024",
-        where,
-        "fill it with VLOAD.table",
-    )
+    capacity = int(s.n[at.SIZES + int(s.n[at.ERROR_MEMORY])])
+    numbers = {"size": size, "address": address, "memory": memory, "capacity": capacity}
+    code, text, help = FAILURES[status]
+    return refuse(code, text.format(**numbers, words=len(words)), where, help)
