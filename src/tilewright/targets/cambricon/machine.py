@@ -207,17 +207,6 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             whole=("co", "ci", "kh", "kw"),
             extents={"g": (1, 1), "co": (channels + 1, MOST)},
         ),
-        conv(
-            "grouped_conv",
-            # Two groups at once: all channels of a pixel are loaded and stored in one piece. The
-            # positions of a kernel's row lie apart then, with the other group's channels between.
-            operands=product | {"output": Storage(memory="vsm", along=("g",))},
-            cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
-            issue=f"{TILE}+n*oh*({ROW}+ow*g*max(kh*kw*ceil(co/{lanes})*ceil(ci/{lanes}), 5*kh*kw))",
-            limits={"n": 1, "g": 2},
-            whole=("co", "ci", "kh", "kw"),
-            extents={"g": (2, MOST), "co": (1, max(channels // 2, 1))},
-        ),
         Primitive(
             name="matmul",
             operations=("matmul",),

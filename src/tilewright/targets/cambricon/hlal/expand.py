@@ -19,7 +19,6 @@ from tilewright.targets.cambricon.formats import REGISTERS
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
 from tilewright.targets.cambricon.hlal.items import (
-    MAX_PROBLEMS,
     Instruction,
     Item,
     LabelMark,
@@ -42,6 +41,7 @@ from tilewright.targets.cambricon.hlal.values import (
     whole,
 )
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
+from tilewright.targets.cambricon.statements import MAX_PROBLEMS
 
 MAX_DEPTH = 64
 """Calls within calls."""

@@ -9,9 +9,6 @@ from tilewright.targets.cambricon.hlal.syntax import Place
 from tilewright.targets.cambricon.hlal.values import Address
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
 
-MAX_PROBLEMS = 20
-"""Problems that one refusal lists."""
-
 
 @dataclass(frozen=True)
 class Sizes:

@@ -31,7 +31,6 @@ class Batches(Pixels):
         """Sum up so many channels at once."""
         e = self.e
         self.co = channels
-        self.channels = e.multiply(channels, self.groups)
         self.co_register = e.held(channels)
         self.position = e.multiply(e.multiply(self.ci, self.co), 2)
         self.matrix_row = e.multiply(self.position, self.columns.kernel)

@@ -64,11 +64,10 @@ class Choices(Code):
         """Or MMV."""
         if not c.transfers.by_segment(self.w):
             self._plain_weights()
-        self.grouped = c.nest.tile_size("g") > 1
         self.parts = self._parts()
         """A pixel's channels, as they are summed up at once."""
         self.rings = self._rings()
-        self.dense = self.columns.dilation == 1 and not self.grouped and not c.nest.inside(self.x)
+        self.dense = self.columns.dilation == 1 and not c.nest.inside(self.x)
         """Whether the pixels below a row of the kernel are one vector."""
         self.dense |= self.rings > 0
         residual = self.epilogue.residual
@@ -115,7 +114,7 @@ class Choices(Code):
             *(c.nest.inside(operand) for operand in (*others, c.output))
         )
         allowed = {"oh"} if self.split else {"g", "co"}
-        if not stepped <= allowed or (self.parted and self.grouped):
+        if not stepped <= allowed:
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
 
     def _parts(self) -> list[int]:
@@ -124,7 +123,7 @@ class Choices(Code):
         part = whole if self.split else part_of(c.machine, whole)
         if part == whole:
             return [whole]
-        if self.grouped or "co" in c.nest.looped or self.band > 1 or self.c.nest.inside(self.x):
+        if "co" in c.nest.looped or self.band > 1 or self.c.nest.inside(self.x):
             raise refuse("lower-temporaries", "channels are too many for their sums", c.where)
         plain = not c.transfers.by_segment(self.w)
         if plain and self.multiply != "MMV" and c.nest.extent("ci") > 1:
@@ -138,15 +137,14 @@ class Choices(Code):
     def _row_cycles(self, width: int) -> int:
         """Return the cycles of a kernel row of which ``width`` positions meet the image."""
         c, lanes = self.c, lanes_of(self.c.machine)
-        blocks = -(-c.nest.tile_size("co") * self.band // lanes) * -(
+        return -(-c.nest.tile_size("co") * self.band // lanes) * -(
             -width * c.nest.tile_size("ci") // lanes
         )
-        return blocks * c.nest.tile_size("g")
 
     def _rings(self) -> int:
         """Bytes in which a group's pixels are gathered; 0 where they are taken as they lie."""
         c = self.c
-        if self.split or self.grouped or self.band > 1 or self.multiply != "VMM":
+        if self.split or self.band > 1 or self.multiply != "VMM":
             return 0
         size = ring_bytes(c, self.x, self.rows, self.columns)
         sums = (8 + self.epilogue.bytes) * c.nest.tile_size("co")
@@ -166,7 +164,7 @@ class Choices(Code):
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
         self.ring = t.take(self.rings) if self.rings else 0
-        most = self.parts[0] * c.nest.tile_size("g") * self.band
+        most = self.parts[0] * self.band
         pixels = self._most_pixels()
         each = most * (4 * (self.bias is not None) + 8 * (not self.split) + self.epilogue.bytes)
         room = max(t.left // max(each, 1), 1)
@@ -199,7 +197,7 @@ class Choices(Code):
         e = self.e
         assert self.bias is not None
         base = tile.bases[self.bias.buffer]
-        single = e.multiply(tile.spans.of("co"), tile.spans.of("g"))
+        single = tile.spans.of("co")
         first = e.held(self.biases)
         e.emit("VMOVE.wide.wide0", first, e.held(single), e.held(base))
         done, count = 1, self.batch * self.band

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.statements import Statement, statement
@@ -32,7 +31,6 @@ class Emitter:
         self._labels = 0
         self._registers = 0
         self._body: list[Statement] = []
-        self._pending: list[str] = []
         self._remark = ""
         self._later: list[Callable[[], None]] = []
         self._outlined: list[Statement] = []
@@ -49,7 +47,6 @@ class Emitter:
         self.jump(end)
         for block in self._later:
             block()
-        self._settle_labels()
         self._body += self._outlined
         self.place(end)
 
@@ -59,24 +56,17 @@ class Emitter:
 
         Branches lead to it from the place where it is emitted, and it leads back there.
         """
-        around, labels = self._body, self._pending
-        self._body, self._pending = [], []
+        around, self._body = self._body, []
         try:
             yield
         finally:
-            self._settle_labels()
             self._outlined += self._body
-            self._body, self._pending = around, labels
-
-    def _settle_labels(self) -> None:
-        """Labels that no instruction bears yet stand on lines of their own."""
-        self._body += [Statement(label=label) for label in self._pending]
-        self._pending = []
+            self._body = around
 
     @property
     def statements(self) -> list[Statement]:
         """All that was emitted."""
-        return [*self._body, *(Statement(label=label) for label in self._pending)]
+        return self._body
 
     def remark(self, text: str) -> None:
         """Stands beside the next instruction."""
@@ -84,19 +74,11 @@ class Emitter:
 
     def emit(self, text: str, *operands: Operand) -> None:
         """One instruction; a number is an immediate, a string a label."""
-        instruction = statement(text, *operands, remark=self._remark)
+        self._body.append(statement(text, *operands, remark=self._remark))
         self._remark = ""
-        if self._pending:
-            # A statement has one label; further ones stand on lines of their own.
-            *others, label = self._pending
-            self._body += [Statement(label=other) for other in others]
-            instruction = replace(instruction, label=label)
-            self._pending = []
-        self._body.append(instruction)
 
     def mark(self, remark: str) -> Statement:
         """A remark that stands here, to be found by identity when all is emitted."""
-        self._settle_labels()
         self._body.append(Statement(remark=remark))
         return self._body[-1]
 
@@ -106,8 +88,8 @@ class Emitter:
         return f"{self._prefix}_{hint}{self._labels}"
 
     def place(self, label: str) -> None:
-        """Puts a label before the next instruction."""
-        self._pending.append(label)
+        """Emit a label, on a line of its own."""
+        self._body.append(Statement(label=label))
 
     # Registers.
 

@@ -39,10 +39,7 @@ class Pixels(Choices):
     """Whether a batch has one pixel: its sums begin where the batch's do."""
     ci: Value
     co: Value
-    groups: Value
-    """Of the tile: input and output channels of a group, and groups."""
-    channels: Value
-    """Channels of a pixel that are summed up at once, of all groups."""
+    """Of the tile: input channels, and output channels that are summed up at once."""
     co_register: Register
     pixel: Value
     row: Value
@@ -82,27 +79,18 @@ class Pixels(Choices):
         else:
             size = e.held(e.multiply(self.ci, width) if dense else self.ci)
 
-        def group(place: Register, matrix: Register) -> None:
-            self._rolled(place, matrix, size, width, kernel, down, False)
-            e.increase(place, e.multiply(self.ci, 2))
-            e.increase(matrix, e.multiply(self.matrix_row, self.rows.kernel))
-            e.increase(self.at, sums)
-
         def each(between: Steps = ()) -> None:
-            written = isinstance(kernel, int) and kernel <= UNROLLED and dense and not self.grouped
-            rolled = dense and not self.grouped and not self.split
+            written = isinstance(kernel, int) and kernel <= UNROLLED and dense
+            rolled = dense and not self.split
             if written:
                 self._written_out(at, matrices, size, down, between)
-            elif self.grouped:
-                place, matrix = e.variable(at), e.variable(matrices[0])
-                e.repeat(self.groups, lambda: group(place, matrix), least=1)
             else:
                 steps = between if rolled else ()
-                self._rolled(at, matrices[0], size, width, kernel, down, dense, steps)
+                self._rolled(at, matrices[0], size, width, kernel, down, steps)
             for step in () if written or rolled else between:
                 step()
             e.increase(at, forward)
-            if not self.grouped and not self.alone:
+            if not self.alone:
                 e.increase(self.at, sums)
             # Windows that are cut off are few: one slot after each is less code.
             by_row = self.slots_per_row and (self.full or not written)
@@ -157,15 +145,14 @@ class Pixels(Choices):
         width: Value,
         kernel: Value,
         down: Value,
-        dense: bool,
-        between: Steps = (),
+        between: Steps,
     ) -> None:
         """A loop over kernel rows, and over their positions where those lie apart.
 
         Steps stand after the first product: after the last ones they would fill the queue, and
         nothing would hide the scalar instructions from one pixel to the next.
         """
-        e, co = self.e, self.co_register
+        e, co, dense = self.e, self.co_register, self.dense
         place, rows = e.variable(at), e.variable(matrix)
         if not self.split and dense:
             e.emit(self._text(True), self.at, co, rows, place, size)
@@ -239,7 +226,7 @@ class Pixels(Choices):
         if not self.coming:
             for own, size in zip(self._own, self.sizes, strict=False):
                 e.increase(own, e.multiply(self.pending, size))
-        elements = e.multiply(self.channels, count)
+        elements = e.multiply(self.co, count)
         e.set(self.pending, elements)
         for number, coming in enumerate(self.coming):
             e.set(self._own[number], coming)

@@ -34,7 +34,7 @@ class Product(SplitSums):
         """Emit the code of one tile."""
         e, c = self.e, self.c
         box = windows_box(c.nest.box(self.x, tile), self.rows, self.columns)
-        self.ci, self.groups = tile.spans.of("ci"), tile.spans.of("g")
+        self.ci = tile.spans.of("ci")
         co = self.parts[0] if len(self.parts) > 1 else tile.spans.of("co")
         self._take(e.multiply(co, self.band))
         self.pixel = self.columns.stride_in(box)
@@ -60,7 +60,7 @@ class Product(SplitSums):
             self.steps = [c.nest.stride(operand, tile, self.columns.out) for operand in read]
         # The biases of the pending sums: those of the last part of the pixel before.
         self._arrive(places, self.biases_at[-1])
-        self.alone = self.batch == 1 and not self.grouped
+        self.alone = self.batch == 1
         self.at = self.base if self.alone else e.variable(self.base)
         self.halves = e.held(self.sums + self.other_sums)
         self._image(tile, box, c.nest.base(self.x, tile))

@@ -29,7 +29,7 @@ class SplitSums(Batches):
         e, c = self.e, self.c
         before, after = c.nest.reduced(tile)
         total = e.multiply(
-            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
+            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.co
         )
         first = tile.bases[c.output.buffer]
         # After the sums of rows before; results are half as long.
@@ -53,7 +53,7 @@ class SplitSums(Batches):
     ) -> None:
         """Runs a body for parts of the sums: as many elements as temporaries have."""
         e = self.e
-        whole = e.multiply(self.channels, self.batch)
+        whole = e.multiply(self.co, self.batch)
         if isinstance(total, int) and isinstance(whole, int) and total == whole:
             body(e.held(base), total)
             return
@@ -90,7 +90,7 @@ class SplitSums(Batches):
         before = self.rows.along(box).before
         at = e.subtract(e.multiply(met.first, self.rows.stride), before)
         row = e.variable(e.add(base, e.multiply(at, self.row)))
-        line = e.multiply(width, e.multiply(self.channels, 4))
+        line = e.multiply(width, e.multiply(self.co, 4))
         e.increase(self.at, e.multiply(met.first, line))
 
         def row_body() -> None:

@@ -44,26 +44,6 @@ class Run:
 Body = Callable[[Run], None]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the result whose pixels are known when it is compiled."""
-
-    at: Register
-    """Address of the first column of the first row of the image that the windows meet."""
-    before: int
-    """Columns of the first window before the image."""
-    size: int
-    """Columns of the image."""
-    left: int
-    whole: int
-    right: int
-    """Pixels cut off at the left, whole ones, and those cut off at the right."""
-    skipped: Value
-    rows: int
-    y: Value | None
-    """As those of a run."""
-
-
 @dataclass
 class Windows:
     """The windows of one tile."""
@@ -86,8 +66,9 @@ class Windows:
     """Bytes from the first column held to there."""
     cut: Value | None = None
     """Rows of the kernel in a tile that has not all of them."""
-    each_row: Callable[[Row, Body], None] | None = None
-    """What emits the pixels of a row instead; nothing along it may depend on the tile."""
+    each_row: Callable[[Windows, Run, Body], None] | None = None
+    """What emits the pixels of a row instead, from a run of none at its begin on; nothing along it
+    may depend on the tile."""
 
     def emit(self, body: Body) -> None:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""
@@ -191,7 +172,7 @@ class Windows:
         e, slide = self.e, self.columns
         axis = slide.along(self.box)
         if self.each_row is not None:
-            self.each_row(self._whole_row(row, skipped, rows, y), body)
+            self.each_row(self, Run(row, 0, skipped, rows, 0, 0, y, 0), body)
             return
         if not axis.padded:
             body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
@@ -204,14 +185,6 @@ class Windows:
         self._cut_off(
             run, right, True, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body
         )
-
-    def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
-        axis = self.columns.along(self.box)
-        known = axis.before, axis.size, *self.parts, rows
-        before, size, left, whole, right, count = (
-            number for number in known if isinstance(number, int)
-        )
-        return Row(row, before, size, left, whole, right, skipped, count, y)
 
     def _whole(self, run: Run, body: Body) -> None:
         """The pixels of a row whose windows have all columns."""
