@@ -1,8 +1,8 @@
 """Boxes of operands with positions known at run time: where they begin, how large they are.
 
 A buffer holds its box without gaps, in the order of the tensor's layout, with the strides of the
-box itself: so a tile at the edge is as contiguous as any other. What lies in the padding is not
-held; loops over windows leave it out.
+box itself: so a tile at the edge is as contiguous as any other. The padding is not
+stored; loops over windows leave it out.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def axis_of(
     begin = e.maximum(first, 0)
     end = e.minimum(e.add(first, size), extent)
     before = e.subtract(begin, first)
-    held = e.subtract(end, begin)
-    whole = settled and begin == 0 and held == extent
-    return Axis(begin, held, before, whole, True, may_be_empty)
+    length = e.subtract(end, begin)
+    whole = settled and begin == 0 and length == extent
+    return Axis(begin, length, before, whole, True, may_be_empty)
 
 
 def packed(e: Emitter, axes: Sequence[Axis], order: Sequence[int], element: int) -> Box:

@@ -18,7 +18,7 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, windows_of
 
 @dataclass(frozen=True)
 class Context:
-    """One kernel's compute, and what its primitive asks and tells the rest of the kernel."""
+    """One kernel's compute operation, and the parts of the lowering that its code uses."""
 
     e: Emitter
     nest: Nest
@@ -28,7 +28,7 @@ class Context:
     machine: Machine
     temporaries: Temporaries
     matrix_temporaries: Temporaries
-    """The part of the matrix scratchpad that the primitive keeps for itself."""
+    """The part of the matrix scratchpad that is reserved for the primitive."""
     tables: KernelTables
 
     @property

@@ -34,8 +34,9 @@ class Tile:
     spans: Spans
     bases: dict[BufferOp, Value]
     """Addresses of the buffers' slots."""
-    kept: Callable[[BufferOp], Spans]
-    """What lies in a buffer: all of the dims whose loops run within its residency."""
+    buffered: Callable[[BufferOp], Spans]
+    """The dims of what a buffer holds, which is more than the tile's own part where loops step
+    through it."""
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Nest:
         within = (loop.dim.data for loop in self.loops[self.depth(buffer) :])
         return frozenset(within) & buffer.window.dims
 
-    def _kept(self, buffer: BufferOp, spans: Spans, starts: Sequence[Value]) -> Spans:
+    def _buffered(self, buffer: BufferOp, spans: Spans, starts: Sequence[Value]) -> Spans:
         """Return the spans that a buffer holds while the tile of ``spans`` is computed."""
         if self.operands[buffer].stays or not self._stepped(buffer):
             return spans
@@ -144,11 +145,11 @@ class Nest:
                 bases[buffer] = operand.lies(e, spans, self.extents)
             else:
                 bases[buffer] = slot(buffer)
-        return Tile(spans, bases, lambda buffer: self._kept(buffer, spans, starts))
+        return Tile(spans, bases, lambda buffer: self._buffered(buffer, spans, starts))
 
     def box(self, operand: Operand, tile: Tile) -> Box:
         """The box that an operand's buffer holds while a tile is computed."""
-        return operand.box(self.e, tile.kept(operand.buffer), self.extents)
+        return operand.box(self.e, tile.buffered(operand.buffer), self.extents)
 
     def inside(self, operand: Operand) -> frozenset[str]:
         """Dims whose loops step through what an operand's buffer holds."""
@@ -160,7 +161,7 @@ class Nest:
         inside = self.inside(operand)
         if not inside:
             return at
-        strides, first = self.box(operand, tile).strides, tile.kept(operand.buffer).start
+        strides, first = self.box(operand, tile).strides, tile.buffered(operand.buffer).start
         for axis, stride in zip(operand.buffer.window.data, strides, strict=True):
             for dim, step in axis.terms:
                 if dim in inside:

@@ -131,14 +131,14 @@ class Lowering:
 
         They lie side by side there, and so does a copy of them in main memory.
         """
-        held: dict[str, set[tuple[int, int, int]]] = {}
+        found: dict[str, set[tuple[int, int, int]]] = {}
         for buffer in (op for program in programs for op in program.walk()):
             if isinstance(buffer, BufferOp) and buffer.stays and _is_weight(buffer.tensor_op):
                 offset, start = buffer.tensor_op.get("offset"), buffer.get("address")
                 size = prod(buffer.tensor_shape) * element_size(buffer.result.type.of.element_type)
-                held.setdefault(buffer.memory, set()).add((offset, start, start + size))
+                found.setdefault(buffer.memory, set()).add((offset, start, start + size))
         zero, chip, count = (Register(number) for number in range(3))
-        for memory, constants in sorted(held.items()):
+        for memory, constants in sorted(found.items()):
             first = min(start for _, start, _ in constants)
             size = max(end for *_, end in constants) - first
             at = self._append(bytes(size))

@@ -294,8 +294,8 @@ class Pool(Code):
         return e.multiply(rows, self._counted_along(self.columns, 1, run.x, run.width))
 
     def _counted_along(self, slide: Sliding, number: int, first: Value | None, met: Value) -> Value:
-        """The rows (number 0) or columns that count of windows which begin at ``first`` of those
-        held, ``met`` of which are in the image."""
+        """The rows (number 0) or columns that a mean counts of windows that begin at ``first`` in
+        the buffer, ``met`` of which are in the image."""
         e = self.e
         if first is None or slide.axis is None or (isinstance(met, int) and met == slide.kernel):
             return slide.kernel

@@ -61,7 +61,7 @@ class Sliding:
         return (self.kernel - 1) * self.dilation + 1
 
     def along(self, box: Box) -> Axis:
-        """The interval that is held."""
+        """The interval that is in the buffer."""
         return Axis(0, 1, 0, True, False) if self.axis is None else box.axes[self.axis]
 
 

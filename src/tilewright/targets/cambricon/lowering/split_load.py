@@ -10,7 +10,8 @@ belongs: the outer product of a one and a vector is that vector::
     vector_dma            |latency| end of 2 |
     matrix                            product 1 | copy |
 
-The other transfer is held back by a loop that waits: as long as what is known of the tile takes.
+A loop that waits delays the other transfer, for as long as the tile's products and moves are known
+to take.
 """
 
 from __future__ import annotations

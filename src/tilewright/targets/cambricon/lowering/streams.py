@@ -16,7 +16,7 @@ from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs
 
 MAX_LOOPS = 2
-"""Loops over runs that a stream keeps count of; boxes with more move at once."""
+"""Loops over runs that a stream counts; boxes with more loops move at once."""
 
 IDLE = -(1 << 30)
 """What a scheduler's gate holds while nothing waits: no tile takes so many cycles."""

@@ -24,7 +24,7 @@ from tilewright.targets.cambricon.machine import part_of
 from tilewright.tile.dialect import BufferOp, TensorOp
 
 Refill = Callable[[Tile], None]
-"""Emits what a tile's code takes for granted of a buffer."""
+"""Emits the code that prepares a buffer's contents for a tile."""
 
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
@@ -258,7 +258,7 @@ class Transfers:
         e, buffer = self.e, self.nest.output.buffer
         operand = self.nest.operands[buffer]
         e.remark(f"store {operand.name}")
-        runs = self.runs(operand, tile.kept(buffer))
+        runs = self.runs(operand, tile.buffered(buffer))
         self._move(operand, runs, tile.bases[buffer], stream)
 
     def _move(self, operand: Operand, runs: Runs, base: Value, stream: Stream | None) -> None:

@@ -23,7 +23,7 @@ VARIANTS = 3
 
 @dataclass(frozen=True)
 class Run:
-    """Pixels of one row of the result whose windows lie alike."""
+    """Pixels of one row of the result whose windows meet the same positions of the kernel."""
 
     at: Register
     """Address of the first window's first element that is in the image."""
@@ -37,7 +37,8 @@ class Run:
     width: Value
     """Positions that meet it; a register may be overwritten."""
     y: Value | None
-    """Row of the window's first position, from the first row held; None where all are met."""
+    """Row of the window's first position, from the first row in the buffer; None where the
+    window lies wholly in the image."""
     x: Value | None
 
 
@@ -61,9 +62,9 @@ class Windows:
     some: bool = False
     """Whether each row has whole ones."""
     first: Value = 0
-    """Column of the first whole one's window, from the first column held."""
+    """Column of the first whole window, from the first column in the buffer."""
     offset: Value = 0
-    """Bytes from the first column held to there."""
+    """Bytes from the first column in the buffer to that column."""
     cut: Value | None = None
     """Rows of the kernel in a tile that has not all of them."""
     each_row: Callable[[Windows, Run, Body], None] | None = None
@@ -74,8 +75,7 @@ class Windows:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""
         e, axis = self.e, self.rows.along(self.box)
         down = self.rows.stride_in(self.box)
-        self.parts = self._split()
-        self.first, self.offset = self._first_whole()
+        self.begin()
         if not axis.padded:
             row = e.variable(self.base)
             kernel = self.rows.kernel if self.cut is None else self.cut
@@ -98,13 +98,23 @@ class Windows:
 
         e.repeat(self.height, clipped, least=1)
 
+    def begin(self) -> None:
+        """Find the pixels of a row that are cut off."""
+        self.parts = self._split()
+        self.first, self.offset = self._first_whole()
+
+    def emit_row(self, row: Register, body: Body) -> None:
+        """The runs of one row of the result by one row of the kernel, which meets the image's row
+        at address ``row``."""
+        self._columns(row, 0, 1, None, body)
+
     def _clipped(
         self, axis: Axis, down: Value, y: Register, begin: Register, last: Value, body: Body
     ) -> None:
         """A row of the result whose windows may reach beyond the image.
 
-        They begin at row ``y`` of those held, which lies at ``begin``. Those that lie wholly in the
-        image begin at row 0 to ``last``.
+        They begin at row ``y`` of the buffer, whose address is ``begin``. Windows that lie wholly
+        in the image begin at row 0 to ``last``.
         """
         e, d, kernel = self.e, self.rows.dilation, self.rows.kernel
 
@@ -202,7 +212,7 @@ class Windows:
     def _cut_off(
         self, run: Run, count: Value, right: bool, begin: Callable[[], Value], body: Body
     ) -> None:
-        """Pixels of a row, from column ``begin`` of those held on, that reach beyond the image."""
+        """Pixels of a row that reach beyond the image, from column ``begin`` of the buffer on."""
         e, slide = self.e, self.columns
         if isinstance(count, Register):
             known = cut_off(slide, right=right)
@@ -236,7 +246,7 @@ class Windows:
             body(replace(own, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
-        """Column of a row's first whole window, from the first column held."""
+        """Column of a row's first whole window, from the first column in the buffer."""
         e, slide = self.e, self.columns
         before = slide.along(self.box).before
         return (
@@ -266,7 +276,7 @@ class Windows:
             met = e.subtract(e.minimum(e.divide(reach, d), slide.kernel), out)
             first = e.add(x, e.multiply(out, d))
             at = e.variable(e.add(run.at, e.multiply(first, slide.stride_in(self.box))))
-            # Whoever takes a run may overwrite these.
+            # The code of a run may overwrite these registers.
             return self._own(out), self._own(met), at
 
         out, met, at = place()
@@ -282,7 +292,7 @@ class Windows:
         if not axis.padded:
             return 0, self.width, 0
         s, span = slide.stride, slide.span
-        # What holds of all tiles is not computed.
+        # A bound that no tile exceeds takes no instruction.
         cut = [(-(-before // s), size, width) for before, size, width in slide.tiles]
         left = e.divide(e.add(axis.before, s - 1), s)
         if any(number > width for number, _, width in cut):
