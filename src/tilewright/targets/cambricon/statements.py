@@ -256,14 +256,10 @@ def disassemble(words: Words) -> list[Statement]:
             decoded.append(decode(word))
         except TilewrightError as error:
             raise refuse("isa-word", error.problems[0].reason, f"word {index}") from None
-    targets: dict[int, str] = {}
-    for index, instruction in enumerate(decoded):
-        target = _target(instruction.instruction, instruction.operands, index)
-        if target is not None and 0 <= target <= len(decoded):
-            targets[target] = f"L{target}"
+    found = [_target(each.instruction, each.operands, at) for at, each in enumerate(decoded)]
+    targets = {word: f"L{word}" for word in found if word is not None and 0 <= word <= len(decoded)}
     statements: list[Statement] = []
-    for index, instruction in enumerate(decoded):
-        target = _target(instruction.instruction, instruction.operands, index)
+    for index, (instruction, target) in enumerate(zip(decoded, found, strict=True)):
         parts: tuple[Part, ...] = instruction.operands
         if target in targets:
             parts = (*instruction.operands[:-1], Label(targets[target]))

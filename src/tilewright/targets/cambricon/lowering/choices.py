@@ -32,7 +32,7 @@ RINGS_APART = 32
 
 
 class Choices(Code):
-    """What is known of a product before its tiles."""
+    """The choices of one product, which hold for all of its tiles."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -239,6 +239,14 @@ class Emitter:
         if guarded:
             self.place(end)
 
+    def unrolled(self, count: Value, most: int, body: Callable[[], None]) -> None:
+        """Run a body ``count`` times, without a loop where that is known to be at most ``most``."""
+        if not isinstance(count, int) or count > most:
+            self.repeat(count, body)
+            return
+        for _ in range(count):
+            body()
+
     def in_parts(self, hint: str, count: Value, most: Value, body: Callable[[Value], None]) -> None:
         """Run a body for parts of a count, which is positive: each ``most``, the last one the rest.
 

@@ -180,17 +180,13 @@ class Flat:
 
         def block() -> None:
             e.place(first)
-            self._before_first(take)
+            self._pass_before()
+            e.set(self.level, 0)
+            if self.transfers.prefetched:
+                e.set(self.ended, 0)
+            e.jump(take)
 
         e.apart(block)
-
-    def _before_first(self, take: str) -> None:
-        """When the first tile's loads have been started."""
-        self._pass_before()
-        self.e.set(self.level, 0)
-        if self.transfers.prefetched:
-            self.e.set(self.ended, 0)
-        self.e.jump(take)
 
     def _pass_before(self) -> None:
         """Before the first tile, loads of other kernels may follow those of the tile's operands.

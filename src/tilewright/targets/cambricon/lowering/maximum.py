@@ -10,7 +10,6 @@ from __future__ import annotations
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Code, Context
-from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
@@ -44,29 +43,17 @@ class MaximumGradient(Code):
             greatest = e.register()
             e.emit("SADD", greatest, at, e.multiply(step, self.values))
             left = e.variable(e.add(greatest, step))
-            self._row(at, to, greatest, left, n, step)
+            if self.values == 1:
+                e.emit("VMOVE", to, n, left)
+            else:
+                following = e.register()
+                count = self.values - 1
+                e.unrolled(count, UNROLLED - 1, lambda: value(greatest, left, following))
             # After the last value, the greatest and its gradient the next row begins.
             e.increase(at, e.multiply(step, 3))
             e.increase(to, step)
 
-        e.repeat(tile.spans.of("n"), row, least=1)
-
-    def _row(
-        self,
-        at: Register,
-        to: Register,
-        greatest: Register,
-        left: Register,
-        n: Register,
-        step: Value,
-    ) -> None:
-        e = self.e
-        if self.values == 1:
-            e.emit("VMOVE", to, n, left)
-            return
-        following = e.register()
-
-        def value() -> None:
+        def value(greatest: Register, left: Register, following: Register) -> None:
             e.emit("SADD", following, to, step)
             e.emit("VGT", following, n, greatest, at)
             e.emit("VMV", following, n, following, left)
@@ -74,10 +61,6 @@ class MaximumGradient(Code):
             e.set(left, following)
             e.set(to, following)
             e.increase(at, step)
-            self.c.transfers.issue_slot()
+            c.transfers.issue_slot()
 
-        if self.values <= UNROLLED:
-            for _ in range(self.values - 1):
-                value()
-        else:
-            e.repeat(self.values - 1, value, least=1)
+        e.repeat(tile.spans.of("n"), row, least=1)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Runs
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.moves import Runs
 
 MAX_LOOPS = 2
 """Loops over runs that a stream counts; boxes with more loops move at once."""

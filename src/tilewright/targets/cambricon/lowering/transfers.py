@@ -7,9 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from tilewright.machine import Machine
-from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.boxes import Runs, Spans, runs_of, transfer
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest, Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.split_load import SplitLoad, split_load_of
