@@ -73,7 +73,7 @@ class Program:
         words = self.words.copy()
         for index in self.relocations:
             word = int(words[index])
-            low = BY_MNEMONIC[_mnemonic(word)].low(NUMBER.name)
+            low = BY_OPCODE[word >> 56].low(NUMBER.name)
             value = ((word >> low) + base - self.base) & 0xFFFFFFFF
             words[index] = np.uint64((word & ~(0xFFFFFFFF << low)) | (value << low))
         return words
@@ -129,10 +129,6 @@ def assemble(
 
 def _misplaced(node: Node, reason: str) -> TilewrightError:
     return TilewrightError(Problem("hlal-section", f"{node.at.text!r} {reason}", str(node.at)))
-
-
-def _mnemonic(word: int) -> str:
-    return BY_OPCODE[word >> 56].mnemonic
 
 
 def _statements(

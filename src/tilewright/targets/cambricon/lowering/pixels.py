@@ -118,7 +118,8 @@ class Pixels(Choices):
         """
         e, co, rows = self.e, self.co_register, len(matrices)
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
-        if self._stand_together(len(between)):
+        if (len(between) - 1) * self.step_cycles <= self.product_cycles:
+            # All steps have started before the first product is over.
             places = [0] * len(between)
         place = at
         for number, matrix in enumerate(matrices):
@@ -132,10 +133,6 @@ class Pixels(Choices):
                 further = e.register() if number == 0 else place
                 e.emit("SADD", further, place, down)
                 place = further
-
-    def _stand_together(self, steps: int) -> bool:
-        """Return True if ``steps`` steps have started before the first product is over."""
-        return (steps - 1) * self.step_cycles <= self.product_cycles
 
     def _rolled(
         self,

@@ -88,12 +88,9 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
                 for part in statement.operands
             )
             code[at] = statement.having(tuple(parts))
-    return Tidied([each for each in code if not _idle(each)], moved, count)
-
-
-def _idle(statement: Statement) -> bool:
-    """Return True if a statement copies a register to itself."""
-    return statement.mnemonic == "SMOVE" and statement.operands[0] == statement.operands[1]
+    # Copies of a register to itself do nothing.
+    left = [x for x in code if x.mnemonic != "SMOVE" or x.operands[0] != x.operands[1]]
+    return Tidied(left, moved, count)
 
 
 def _uses(code: Sequence[Statement]) -> Uses:
