@@ -135,7 +135,7 @@ def plan_kernels(state: CompilationState) -> None:
     """A schedule for every kernel that the accelerator runs."""
     network = network_of(state.network)
     names = value_names(network)
-    kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
+    kernels = network.kernels
     ops = {op.symbol.data: op for op in kernels}
     described = [(_described(op, names, state.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
@@ -242,7 +242,7 @@ def build_tiles(state: CompilationState) -> None:
     """Kernel and schedule to tile program, and the tile passes."""
     network = network_of(state.network)
     names = value_names(network)
-    kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    kernels = {op.symbol.data: op for op in network.kernels}
     used: dict[str, tuple[str, ...]] = {}
     refused, residents = Refusals(), Residents()
     for number, item in enumerate(state.kernels):
