@@ -120,8 +120,8 @@ def instruction(
     unit: Unit,
     operands: tuple[Operand, ...],
     meaning: str,
-    modifiers: tuple[Modifier, ...] = (),
-    cycles: str = "1",
+    modifiers: tuple[Modifier, ...],
+    cycles: str,
 ) -> Instruction:
     """An instruction with its word: registers, then the immediate, then what modifies it."""
     fields: list[Field] = []

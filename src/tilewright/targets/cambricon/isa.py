@@ -16,12 +16,9 @@ from tilewright.targets.cambricon.formats import (
     IMMEDIATE_FLAG,
     NUMBER,
     OPCODE_BITS,
-    REGISTER_BITS,
     REGISTERS,
-    UNITS,
     WORD_BITS,
     Instruction,
-    Modifier,
     Operand,
 )
 from tilewright.targets.cambricon.instructions import INSTRUCTIONS
@@ -31,8 +28,6 @@ ACC_C = InstructionSet("ACC-C", Field("opcode", OPCODE_BITS), WORD_BITS - OPCODE
 
 BY_MNEMONIC: Mapping[str, Instruction] = ACC_C.by_mnemonic
 BY_OPCODE: Mapping[int, Instruction] = ACC_C.by_opcode
-
-IMMEDIATE_RANGE = NUMBER.range
 
 EXCLUSIVE = (("wide", "long"), ("wide0", "long0"), ("wide1", "long1"))
 """Modifiers of which an instruction takes at most one."""
@@ -108,7 +103,7 @@ def _operand(
     if not operand.has_immediate:
         raise refuse("isa-operands", f"{operand.name} of {instruction.mnemonic} must be a register")
     if not NUMBER.holds(value.value):
-        least, most = IMMEDIATE_RANGE
+        least, most = NUMBER.range
         raise refuse("isa-immediate", f"{value} does not fit: {least} to {most}")
     flag = {IMMEDIATE_FLAG.name: 1} if operand.has_register else {}
     return {NUMBER.name: value.value, **flag}
@@ -157,24 +152,3 @@ def hidden(instruction: Instruction, values: Mapping[str, Any]) -> Any:
     return (flag & (values[instruction.registers[-1]] != 0)) | (
         (flag == 0) & (values[NUMBER.name] != 0)
     )
-
-
-__all__ = [
-    "ACC_C",
-    "BY_MNEMONIC",
-    "BY_OPCODE",
-    "IMMEDIATE_RANGE",
-    "INSTRUCTIONS",
-    "REGISTERS",
-    "REGISTER_BITS",
-    "UNITS",
-    "Decoded",
-    "Immediate",
-    "Instruction",
-    "Modifier",
-    "Operand",
-    "Register",
-    "decode",
-    "encode",
-    "hidden",
-]

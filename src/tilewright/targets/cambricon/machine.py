@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.targets.cambricon.capabilities import (
@@ -18,7 +19,6 @@ from tilewright.targets.cambricon.capabilities import (
     CambriconOperand,
     CambriconPrimitive,
 )
-from tilewright.targets.cambricon.conv_variants import variants
 
 BANDWIDTH, LATENCY = 128.0, 100
 """Of main memory: bytes a cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
@@ -52,6 +52,12 @@ SMALL = Configuration("cambricon-s", lanes=16, vsm=16 << 10, msm=32 << 10)
 MEDIUM = Configuration("cambricon-m", lanes=8, vsm=128 << 10, msm=128 << 10)
 CONFIGURATIONS = (ORIGINAL, SMALL, MEDIUM)
 """ACC-C, ACC-C-S and ACC-C-M, as printed: the medium one has fewer lanes than the small one."""
+
+SLIM = 4
+"""Blocks of channels that a tile of ``slim_conv`` has at most."""
+
+MOST = 1 << 24
+"""Of an extent without a bound."""
 
 TILE, ROW = 30, 8
 """Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
@@ -89,7 +95,7 @@ BATCH = "b0*b1*b2*b3*b4*b5"
 """Matrices of a batched product."""
 
 VSM, MSM = Storage(memory="vsm"), Storage(memory="msm")
-BY_TILE = CambriconOperand(by_tile=True)
+BY_TILE, WAITS = CambriconOperand(by_tile=True), CambriconOperand(waits=("oh",))
 ROW_MAJOR = "NCHW"
 ROWS = Storage(memory="vsm", layout=ROW_MAJOR)
 """Rows of matrices in batches: their last axis is the innermost, as channels are in images."""
@@ -111,7 +117,6 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             own=CambriconMove(linear=True),
         )
 
-    primitives = _primitives(lanes, int(size.vsm * RESERVED))
     return Machine(
         name=size.name,
         description=f"Cambricon: {lanes} vector lanes, {lanes} x {lanes} multipliers for matrices, "
@@ -142,7 +147,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
         own=CambriconMachine(),
-        primitives=(*primitives, *variants(primitives, lanes, lanes * SUM_BYTES)),
+        primitives=_primitives(lanes, int(size.vsm * RESERVED)),
         fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
         element="fixed16",
         accumulator="fixed32",
@@ -161,71 +166,46 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     row = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 3+2*kh)"
     four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 3+2*kh)"
     channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
+    limits = {"n": 1, "g": 1, "co": channels}
+    plain: dict[str, Any] = {
+        "operations": ("conv",),
+        "engine": "matrix",
+        "own": CambriconPrimitive(clips=True, replaces="residual"),
+        "operands": product,
+        "epilogue": EPILOGUE,
+        # A product of the kernel's row with the pixels that it covers, for each point; where
+        # channels are few, one product for several neighbouring points.
+        "cycles": f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
+        "peak": f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
+        "issue": f"{TILE}+n*g*oh*({ROW}+ow*min({row}, {four}/4))",
+        "limits": limits,
+        "multiples": {"co": lanes, "ci": lanes},
+        "whole": ("kh", "kw"),
+    }
+
+    def conv(name: str, **facts: Any) -> Primitive:
+        """A convolution, with the facts that differ from those of the plain one."""
+        return Primitive(name=name, **(plain | facts))
+
     return (
-        Primitive(
-            name="fc",
+        conv(
+            "fc",
             # A convolution whose result is one point: rows of its kernel may be tiles, too.
-            operations=("conv",),
-            engine="matrix",
-            own=CambriconPrimitive(clips=True, replaces="residual"),
-            operands=product,
-            epilogue=EPILOGUE,
             cycles=f"n*g*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
             issue=f"{TILE}+n*g*max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh)",
             peak=f"n*g*kh*kw*co*ci/{lanes * lanes}",
-            limits={"n": 1, "g": 1, "co": channels},
-            multiples={"co": lanes, "ci": lanes},
             whole=("kw",),
             extents={"oh": (1, 1), "ow": (1, 1)},
         ),
-        Primitive(
-            name="conv",
-            operations=("conv",),
-            engine="matrix",
-            own=CambriconPrimitive(clips=True, replaces="residual"),
-            operands=product,
-            epilogue=EPILOGUE,
-            # A product of the kernel's row with the pixels that it covers, for each point; where
-            # channels are few, one product for several neighbouring points.
-            cycles=f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
-            peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
-            issue=f"{TILE}+n*g*oh*({ROW}+ow*min({row}, {four}/4))",
-            limits={"n": 1, "g": 1, "co": channels},
-            multiples={"co": lanes, "ci": lanes},
-            whole=("kh", "kw"),
-        ),
-        Primitive(
-            name="wide_conv",
+        conv("conv"),
+        conv(
+            "wide_conv",
             # All channels of a pixel, so that it is stored in one piece: sums come part by part.
-            operations=("conv",),
-            engine="matrix",
-            own=CambriconPrimitive(clips=True, replaces="residual"),
-            operands=product,
-            epilogue=EPILOGUE,
             cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
-            peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
             issue=f"{TILE}+n*g*oh*({ROW}+ow*{row})",
             limits={"n": 1},
-            multiples={"co": lanes, "ci": lanes},
             whole=("co", "ci", "kh", "kw"),
-            extents={"g": (1, 1), "co": (channels + 1, 1 << 24)},
-        ),
-        Primitive(
-            name="grouped_conv",
-            # Two groups at once: all channels of a pixel are loaded and stored in one piece. The
-            # positions of a kernel's row lie apart then, with the other group's channels between.
-            operations=("conv",),
-            engine="matrix",
-            own=CambriconPrimitive(clips=True, replaces="residual"),
-            operands=product | {"output": Storage(memory="vsm", along=("g",))},
-            epilogue=EPILOGUE,
-            cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
-            issue=f"{TILE}+n*oh*({ROW}+ow*g*max(kh*kw*ceil(co/{lanes})*ceil(ci/{lanes}), 5*kh*kw))",
-            peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
-            limits={"n": 1, "g": 2},
-            multiples={"co": lanes, "ci": lanes},
-            whole=("co", "ci", "kh", "kw"),
-            extents={"g": (2, 1 << 24), "co": (1, max(channels // 2, 1))},
+            extents={"g": (1, 1), "co": (channels + 1, MOST)},
         ),
         Primitive(
             name="matmul",
@@ -339,7 +319,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="join",
             operations=("concat",),
             engine="vector",
-            # Each part of a run along the axis is copied behind the one before it.
+            # Each part of a run along the axis is copied after the one before it.
             operands={"input": VSM, "output": VSM},
             cycles=f"{POINTS}*(ceil(axis/{lanes})+(parts-1)/2)",
             peak=f"{POINTS}*axis/{lanes}",
@@ -401,6 +381,36 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             cycles=f"{POINTS}*7*ceil(axis/{lanes})",
             peak=f"{POINTS}*7*axis/{lanes}",
             whole=("axis",),
+        ),
+        conv(
+            "narrow_conv",
+            # One block of channels at a time: nearly all of VSM is for pixels then.
+            limits={**limits, "co": lanes},
+            reserved={"vsm": lanes * SUM_BYTES},
+        ),
+        conv(
+            "slim_conv",
+            # A few blocks. Pixels of smaller kernels take so few cycles that the sums of many wait
+            # together.
+            limits={**limits, "co": SLIM * lanes},
+            reserved={"vsm": SLIM * lanes * SUM_BYTES},
+            extents={"kh": (2, MOST)},
+        ),
+        conv(
+            "rows_conv",
+            # A few of the kernel's rows at a time, where all of them meet the image: such as blocks
+            # of channels (planning/channel_blocks.py).
+            whole=("kw",),
+            extents={"kh": (2, MOST), "kw": (1, 1)},
+        ),
+        conv(
+            "row_conv",
+            # One row of the kernel at a time, all pixels by it before the next one: weights are
+            # those of a row then, and of the image come the rows alone that it meets.
+            operands=product | {"output": Storage(memory="vsm", own=WAITS)},
+            limits={**limits, "kh": 1},
+            whole=("ci", "kw"),
+            extents={"kh": (2, MOST), "kw": (2, MOST)},
         ),
     )
 

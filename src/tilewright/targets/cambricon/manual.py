@@ -14,7 +14,7 @@ from tilewright.targets.cambricon.formats import (
     Instruction,
     Operand,
 )
-from tilewright.targets.cambricon.isa import INSTRUCTIONS
+from tilewright.targets.cambricon.instructions import INSTRUCTIONS
 from tilewright.targets.cambricon.machine import REFILL, lanes_of, queue_of
 
 NOTATION = {

@@ -56,7 +56,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     words = lowering.words()
     # These fill constants of the lowering's image, too.
     weights = _weights(compilation, network, lowering, addresses.arenas[WEIGHTS])
-    (directory / "program.hlal").write_text(hlal_of(lowering))
+    (directory / "program.hlal").write_text(f".code\n{statements_text(lowering.statements)}")
     write_program(
         compilation,
         directory,
@@ -68,11 +68,6 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         kernels=kernel_rows(compilation, kernels, pairwise(lowering.starts)),
         steps=steps,
     )
-
-
-def hlal_of(lowering: Lowering) -> str:
-    """The program as HLAL: one section of code."""
-    return f".code\n{statements_text(lowering.statements)}"
 
 
 def _weights(

@@ -59,7 +59,7 @@ class CambriconRunner(SteppedRunner):
             events=self.traced,
             label=self.label,
         )
-        spoil(self._simulator.state.chip, self.seed)
+        spoil(self._simulator.state.chip.data, self.seed)
 
     def execute(self, kernel: KernelRow) -> None:
         """Execute words until the program is at the kernel's end."""
@@ -67,7 +67,7 @@ class CambriconRunner(SteppedRunner):
 
     def memory(self, name: str) -> NDArray[np.uint8]:
         """The bytes of VSM, which lies first on the chip; results stay in no other memory."""
-        return self._simulator.state.chip[: self.parts.machine.memory(name).bytes]
+        return self._simulator.state.chip.data[: self.parts.machine.memory(name).bytes]
 
     def label(self, word: int) -> str:
         """A word by its kernel, for messages."""

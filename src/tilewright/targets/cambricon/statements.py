@@ -60,7 +60,7 @@ Part = Register | Immediate | Label
 class Statement:
     """One line: an instruction with what stands before and after it.
 
-    Without a mnemonic it makes no word: a label (also one behind the last instruction) or a remark
+    Without a mnemonic it makes no word: a label (also one after the last instruction) or a remark
     alone.
     """
 
@@ -189,22 +189,13 @@ def assemble_statements(statements: Iterable[Statement], name: str = "program") 
     rows: list[Statement] = []
     for statement in statements:
         if statement.label is not None:
+            reason = ""
             if statement.label in labels:
-                problems.append(
-                    Problem(
-                        "asm-label",
-                        f"label {statement.label} is given twice",
-                        _where(statement, name, len(rows)),
-                    )
-                )
+                reason = f"label {statement.label} is given twice"
             elif not LABEL.match(statement.label):
-                problems.append(
-                    Problem(
-                        "asm-label",
-                        f"{statement.label[:40]!r} is no label",
-                        _where(statement, name, len(rows)),
-                    )
-                )
+                reason = f"{statement.label[:40]!r} is no label"
+            if reason:
+                problems.append(Problem("asm-label", reason, _where(statement, name, len(rows))))
             labels[statement.label] = len(rows)
         if statement.mnemonic:
             rows.append(statement)
@@ -265,14 +256,10 @@ def disassemble(words: Words) -> list[Statement]:
             decoded.append(decode(word))
         except TilewrightError as error:
             raise refuse("isa-word", error.problems[0].reason, f"word {index}") from None
-    targets: dict[int, str] = {}
-    for index, instruction in enumerate(decoded):
-        target = _target(instruction.instruction, instruction.operands, index)
-        if target is not None and 0 <= target <= len(decoded):
-            targets[target] = f"L{target}"
+    found = [_target(each.instruction, each.operands, at) for at, each in enumerate(decoded)]
+    targets = {word: f"L{word}" for word in found if word is not None and 0 <= word <= len(decoded)}
     statements: list[Statement] = []
-    for index, instruction in enumerate(decoded):
-        target = _target(instruction.instruction, instruction.operands, index)
+    for index, (instruction, target) in enumerate(zip(decoded, found, strict=True)):
         parts: tuple[Part, ...] = instruction.operands
         if target in targets:
             parts = (*instruction.operands[:-1], Label(targets[target]))

@@ -17,7 +17,6 @@ from tilewright.targets.cambricon.hlal.builtin import define, library
 from tilewright.targets.cambricon.hlal.declare import DataSegment
 from tilewright.targets.cambricon.hlal.expand import expand
 from tilewright.targets.cambricon.hlal.items import (
-    MAX_PROBLEMS,
     Instruction,
     Item,
     LabelMark,
@@ -29,6 +28,7 @@ from tilewright.targets.cambricon.hlal.syntax import Node, Place
 from tilewright.targets.cambricon.hlal.values import Address, Scope
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, BY_OPCODE, Immediate, Register, encode
 from tilewright.targets.cambricon.statements import (
+    MAX_PROBLEMS,
     Label,
     Statement,
     Words,
@@ -73,7 +73,7 @@ class Program:
         words = self.words.copy()
         for index in self.relocations:
             word = int(words[index])
-            low = BY_MNEMONIC[_mnemonic(word)].low(NUMBER.name)
+            low = BY_OPCODE[word >> 56].low(NUMBER.name)
             value = ((word >> low) + base - self.base) & 0xFFFFFFFF
             words[index] = np.uint64((word & ~(0xFFFFFFFF << low)) | (value << low))
         return words
@@ -131,10 +131,6 @@ def _misplaced(node: Node, reason: str) -> TilewrightError:
     return TilewrightError(Problem("hlal-section", f"{node.at.text!r} {reason}", str(node.at)))
 
 
-def _mnemonic(word: int) -> str:
-    return BY_OPCODE[word >> 56].mnemonic
-
-
 def _statements(
     items: list[Item], base: int
 ) -> tuple[list[Statement], list[tuple[Place, ...]], list[int]]:
@@ -142,27 +138,22 @@ def _statements(
     statements: list[Statement] = []
     places: list[tuple[Place, ...]] = []
     relocations: list[int] = []
-    labels: list[str] = []
     problems: list[Problem] = []
     for item in items:
         if isinstance(item, LabelMark):
-            labels.append(item.name)
+            statements.append(Statement(label=item.name))
             continue
-        for name in labels[:-1]:
-            statements.append(Statement(label=name))
         try:
-            statement = _statement(item, base, labels[-1] if labels else None)
+            statement = _statement(item, base)
         except TilewrightError as error:
             problems += [_placed(problem, item.places) for problem in error.problems]
             if len(problems) >= MAX_PROBLEMS:
                 break
             continue
-        labels = []
         if any(isinstance(operand, Address) for operand in item.operands):
             relocations.append(len(places))
         statements.append(statement)
         places.append(item.places)
-    statements += [Statement(label=name) for name in labels]
     if problems:
         raise TilewrightError(problems)
     return statements, places, relocations
@@ -174,7 +165,7 @@ def _placed(problem: Problem, places: tuple[Place, ...]) -> Problem:
     return Problem(problem.code, f"{own.text!r}: {problem.reason}", where, problem.help)
 
 
-def _statement(item: Instruction, base: int, label: str | None) -> Statement:
+def _statement(item: Instruction, base: int) -> Statement:
     known = BY_MNEMONIC[item.mnemonic]
     parts: list[Register | Immediate | Label] = []
     for operand in item.operands:
@@ -202,4 +193,4 @@ def _statement(item: Instruction, base: int, label: str | None) -> Statement:
     trial = [Immediate(0) if isinstance(part, Label) else part for part in parts]
     encode(item.mnemonic, trial, modifiers)
     line = item.places[-1].line if item.places else None
-    return Statement(item.mnemonic, tuple(parts), modifiers, label, line=line)
+    return Statement(item.mnemonic, tuple(parts), modifiers, line=line)

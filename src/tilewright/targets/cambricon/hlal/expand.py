@@ -1,7 +1,7 @@
 """Preprocessing: macros and blocks are replaced by their statements, names by their values.
 
 Every call is an instance of its own: its labels, constants, registers (REG) and on-chip arrays
-(VOA, MOA) are its own, and the registers and the scratchpad are free again behind it. What names
+(VOA, MOA) are its own, and the registers and the scratchpad are free again after it. What names
 stand for is looked up in the block or macro and then in the program's data, never in the caller;
 a macro that a block defines for itself knows the names of the block.
 """
@@ -15,18 +15,18 @@ from typing import Any
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.memory import align_up
+from tilewright.targets.cambricon.formats import REGISTERS
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
 from tilewright.targets.cambricon.hlal.items import (
-    MAX_PROBLEMS,
     Instruction,
     Item,
     LabelMark,
     LabelUse,
     OperandValue,
     Sizes,
+    allowed_in,
 )
-from tilewright.targets.cambricon.hlal.kinds import allowed_in
 from tilewright.targets.cambricon.hlal.segments import SegmentedArray
 from tilewright.targets.cambricon.hlal.syntax import Node, Operand, Place
 from tilewright.targets.cambricon.hlal.values import (
@@ -40,7 +40,8 @@ from tilewright.targets.cambricon.hlal.values import (
     problem,
     whole,
 )
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Register
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
+from tilewright.targets.cambricon.statements import MAX_PROBLEMS
 
 MAX_DEPTH = 64
 """Calls within calls."""
@@ -49,7 +50,7 @@ MAX_CALLS = 1 << 17
 """Calls of macros and blocks in one program."""
 
 MAX_STATEMENTS = 1 << 20
-"""Statements of one program behind all expansion."""
+"""Statements of one program after all expansion."""
 
 
 @dataclass
@@ -62,7 +63,7 @@ class Definitions:
 
 @dataclass
 class Expansion:
-    """The statements of a program behind preprocessing, and what they take."""
+    """The statements of a program after preprocessing, and what they take."""
 
     items: list[Item] = field(default_factory=list[Item])
     most_vsm: int = 0

@@ -1,4 +1,4 @@
-"""Statements behind preprocessing: instructions with known operands, and labels."""
+"""Statements after preprocessing: instructions with known operands, and labels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import TypeAlias
 
 from tilewright.targets.cambricon.hlal.syntax import Place
 from tilewright.targets.cambricon.hlal.values import Address
-from tilewright.targets.cambricon.isa import Register
-
-MAX_PROBLEMS = 20
-"""Problems that one refusal lists."""
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
 
 
 @dataclass(frozen=True)
@@ -51,3 +48,22 @@ class LabelMark:
 
 
 Item: TypeAlias = "Instruction | LabelMark"
+
+
+def computes(mnemonic: str) -> bool:
+    """Return True if an instruction runs on the vector or the matrix unit."""
+    return BY_MNEMONIC[mnemonic].unit in ("vector", "matrix")
+
+
+def allowed_in(mnemonic: str, kind: str) -> str:
+    """Why a mnemonic may not stand in a macro of this kind ("C" or "IO"); "" where it may.
+
+    An IO-Macro holds transfers between main memory and the scratchpads, a C-Macro computes. Scalar
+    statements and branches are in both: they count addresses and sizes.
+    """
+    moves = BY_MNEMONIC[mnemonic].unit.endswith("dma") or mnemonic in ("SLOAD", "SSTORE")
+    if kind == "C" and moves:
+        return "is a transfer, and a C-Macro only computes"
+    if kind == "IO" and computes(mnemonic):
+        return "computes, and an IO-Macro only transfers"
+    return ""

@@ -13,12 +13,10 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.syntax import Expression, Node, Operand, Place
+from tilewright.targets.cambricon.statements import MAX_PROBLEMS
 
 MAX_TEXT = 1 << 24
 """Characters of a source text."""
-
-MAX_PROBLEMS = 20
-"""Problems that one refusal lists."""
 
 MAX_NESTING = 100
 """Depth of parentheses, conditions and blocks within one another."""

@@ -25,11 +25,6 @@ TENSOR_AXES = ("n", "h", "w", "c")
 FILTER_AXES = ("co", "kh", "kw", "ci")
 LETTERS = {"tensor": "NHWC", "filter": "OHWI"}
 
-FIELDS = (
-    "address", "elements", "bytes", "seg_elements", "seg_bytes", "element_bytes", "fraction",
-    "contiguous", "natural",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -89,7 +84,7 @@ class SegmentedArray:
 
     @property
     def bytes(self) -> int:
-        """Bytes in main memory, gaps behind smaller segments included."""
+        """Bytes in main memory, gaps after smaller segments included."""
         return prod(axis.count for axis in self.axes) * self.slot_elements * self.element_bytes
 
     @property
@@ -122,14 +117,12 @@ class SegmentedArray:
         segment to the next along x, ``step_x`` those from an element to the next along x within a
         whole segment.
         """
-        if name in FIELDS:
-            return self._whole(name)
         for index, axis in enumerate(self.axes):
             if name.endswith(f"_{axis.name}"):
                 return self._of_axis(name.removesuffix(f"_{axis.name}"), index)
-        return None
+        return self._whole(name)
 
-    def _whole(self, name: str) -> int:
+    def _whole(self, name: str) -> int | None:
         values = {
             "address": self.address,
             "elements": prod(self.shape),
@@ -141,7 +134,7 @@ class SegmentedArray:
             "contiguous": int(self.contiguous),
             "natural": int(self.order == (0, 1, 2, 3)),
         }
-        return values[name]
+        return values.get(name)
 
     def _of_axis(self, name: str, index: int) -> int | None:
         axis = self.axes[index]

@@ -20,7 +20,7 @@ MOST = 1 << 48
 
 @dataclass(frozen=True)
 class Address:
-    """A place in main memory, as bytes behind the start of the data; relocated when loaded."""
+    """A place in main memory, in bytes from the start of the data; relocated when loaded."""
 
     offset: int
 

@@ -12,24 +12,18 @@ from functools import partial
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.gathered import Gathered
-from tilewright.targets.cambricon.lowering.pending import Pending
+from tilewright.targets.cambricon.lowering.pixels import Pixels
 from tilewright.targets.cambricon.lowering.windows import UNROLLED, Run
 
 WRITTEN_OUT = 28
-"""Products of a batch's pixels behind the first ones up to which these are no loop."""
+"""Products of a batch's pixels after the first ones up to which these are no loop."""
 
 
-class Batches(Pending):
-    """The batches of one product; product.py makes the choices, and fills in a tile's numbers."""
+class Batches(Pixels):
+    """The batches of one product."""
 
     gathered: Gathered | None = None
     """Where a group's pixels are gathered, those of the tile at hand."""
-    batch: int
-    """Most pixels of a batch."""
-    band: int
-    """Pixels that a product computes at once."""
-    parts: list[int]
-    """A pixel's channels, as they are summed up at once."""
     biases_at: list[Value | None]
     """Addresses of the biases of each part."""
 
@@ -37,7 +31,6 @@ class Batches(Pending):
         """Sum up so many channels at once."""
         e = self.e
         self.co = channels
-        self.channels = e.multiply(channels, self.groups)
         self.co_register = e.held(channels)
         self.position = e.multiply(e.multiply(self.ci, self.co), 2)
         self.matrix_row = e.multiply(self.position, self.columns.kernel)
@@ -104,10 +97,6 @@ class Batches(Pending):
         e.repeat(run.pixels, pixel_body)
         self.bias_at = self.biases_at[-1]
 
-    def _row_cycles(self, width: int) -> int:
-        """Cycles of the products of a row of the kernel that so many of its positions meet."""
-        raise NotImplementedError
-
     def _measure(self, run: Run) -> None:
         """Set the cycles of the products of a run; 0 if they are not known."""
         self.full, width = run.width == self.columns.kernel, run.width
@@ -145,7 +134,7 @@ class Batches(Pending):
         """A few pixels, and what follows the sums of those before them.
 
         The vector unit's instructions stand apart, between products, so that none of them waits in
-        the queue, and all behind it, for the one before.
+        the queue, and all after it, for the one before.
         """
         e = self.e
         each = self.each_pixel(at, matrices, width, kernel)
@@ -157,12 +146,12 @@ class Batches(Pending):
         for number in range(apart):
             between = [step for step, at in zip(steps, places, strict=True) if at == number]
             if number == apart - 1:
-                # Beside products: behind the last one nothing would hide it.
+                # Beside products: after the last one nothing would hide it.
                 between.append(lambda: self._past_pending(count))
             each(between)
         rest = e.subtract(count, apart)
         if isinstance(rest, int) and rest * len(matrices) <= WRITTEN_OUT:
-            # Behind a loop the branch that ends it would have been foreseen otherwise.
+            # After a loop the branch that ends it would have been foreseen otherwise.
             for _ in range(rest):
                 each()
         else:
@@ -175,7 +164,7 @@ class Batches(Pending):
         e.set(self.at, self.base)
 
     def _places(self, steps: int, count: Value) -> list[int]:
-        """Behind the first product of which pixel of a batch each step stands.
+        """After the first product of which pixel of a batch each step stands.
 
         They are so far apart that each one is over before the next one, if pixels suffice.
         """

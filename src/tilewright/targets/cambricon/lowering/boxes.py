@@ -1,8 +1,8 @@
-"""Boxes of operands with positions known at run time: where they begin, how large they are.
+"""Boxes of operands with positions known at run time, and their moves from and to main memory.
 
 A buffer holds its box without gaps, in the order of the tensor's layout, with the strides of the
-box itself: so a tile at the edge is as contiguous as any other. What lies in the padding is not
-held; loops over windows leave it out.
+box itself: so a tile at the edge is as contiguous as any other. The padding is not
+stored; loops over windows leave it out.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.program.locations import TensorPlace
 from tilewright.planning.domain import Affine
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 
@@ -76,9 +77,9 @@ def axis_of(
     begin = e.maximum(first, 0)
     end = e.minimum(e.add(first, size), extent)
     before = e.subtract(begin, first)
-    held = e.subtract(end, begin)
-    whole = settled and begin == 0 and held == extent
-    return Axis(begin, held, before, whole, True, may_be_empty)
+    length = e.subtract(end, begin)
+    whole = settled and begin == 0 and length == extent
+    return Axis(begin, length, before, whole, True, may_be_empty)
 
 
 def packed(e: Emitter, axes: Sequence[Axis], order: Sequence[int], element: int) -> Box:
@@ -91,3 +92,73 @@ def packed(e: Emitter, axes: Sequence[Axis], order: Sequence[int], element: int)
         step = e.multiply(step, axes[axis].size)
         count = e.multiply(count, axes[axis].size)
     return Box(tuple(axes), tuple(strides), count)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A box as runs of bytes that are contiguous in both memories."""
+
+    elements: Value
+    """Of one run."""
+    loops: tuple[tuple[Value, int], ...]
+    """How many runs along each axis, outermost first, and the bytes between them in memory."""
+    address: Value
+    """Where the first begins, from the start of main memory; ``offset`` is added to it."""
+    offset: int
+    may_be_empty: bool = False
+    """Whether some tile's box has no runs."""
+
+
+def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) -> Runs:
+    """The longest runs of a box: axes are one where all within them is whole."""
+    inner: Value = 1
+    outer: list[tuple[Value, int]] = []
+    address: Value = 0
+    expected, gone = place.element, False
+    for axis in reversed(order):
+        interval: Axis = box.axes[axis]
+        stride = place.strides[axis]
+        if place.shape[axis] == 1:
+            continue
+        address = e.add(address, e.multiply(interval.low, stride))
+        if not gone and stride == expected:
+            inner = e.multiply(inner, interval.size)
+            expected = stride * place.shape[axis]
+            gone = not interval.whole
+        else:
+            gone = True
+            outer.append((interval.size, stride))
+    may_be_empty = any(interval.may_be_empty for interval in box.axes)
+    return Runs(inner, tuple(reversed(outer)), address, place.address, may_be_empty)
+
+
+def transfer(e: Emitter, text: str, runs: Runs, base: Value, element: int) -> None:
+    """All runs of a box, to or from ``base`` in a scratchpad, where they follow one another."""
+    size = e.held(runs.elements)
+    if not any(count != 1 for count, _ in runs.loops):
+        e.emit(text, e.held(base), size, e.held(runs.address), runs.offset)
+        return
+    chip = e.variable(base)
+    main = e.variable(runs.address)
+    run_bytes = e.multiply(runs.elements, element)
+
+    def level(number: int) -> None:
+        if number == len(runs.loops):
+            e.emit(text, chip, size, main, runs.offset)
+            e.increase(chip, run_bytes)
+            return
+        count, stride = runs.loops[number]
+        inner = runs.loops[number + 1 :]
+        # What the loops within have added to the address is taken back.
+        back: Value = 0
+        for many, step in inner:
+            back = e.add(back, e.multiply(many, step))
+        forward = e.subtract(stride, back)
+
+        def body() -> None:
+            level(number + 1)
+            e.increase(main, forward)
+
+        e.repeat(count, body, least=0 if runs.may_be_empty else 1)
+
+    level(0)

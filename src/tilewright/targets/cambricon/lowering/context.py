@@ -8,9 +8,8 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.nest import Nest
+from tilewright.targets.cambricon.lowering.nest import Nest, Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.registers import Registers
 from tilewright.targets.cambricon.lowering.tables import KernelTables
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
@@ -19,16 +18,17 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, windows_of
 
 @dataclass(frozen=True)
 class Context:
-    """One kernel's compute, and what its primitive asks and tells the rest of the kernel."""
+    """One kernel's compute operation, and the parts of the lowering that its code uses."""
 
     e: Emitter
     nest: Nest
     transfers: Transfers
-    registers: Registers
+    addresses: int
+    """How many addresses of pooled columns and results registers may hold."""
     machine: Machine
     temporaries: Temporaries
     matrix_temporaries: Temporaries
-    """The part of the matrix scratchpad that the primitive keeps for itself."""
+    """The part of the matrix scratchpad that is reserved for the primitive."""
     tables: KernelTables
 
     @property
@@ -59,3 +59,27 @@ class Context:
         owner = self.compute.output.owner
         assert isinstance(owner, BufferOp)
         return self.nest.operands[owner]
+
+
+class Code:
+    """The code of one kind of anchor."""
+
+    def __init__(self, context: Context) -> None:
+        self.c, self.e = context, context.e
+
+    def prologue(self) -> None:
+        """Emit the code that runs before all tiles: none."""
+
+    def emit(self, tile: Tile) -> None:
+        """Emit the code of one tile."""
+        raise NotImplementedError
+
+    def stands_alone(self, message: str) -> None:
+        """Refuse (``lower-epilogue``) operations after the anchor."""
+        if len(self.c.compute.stages) > 1:
+            raise refuse("lower-epilogue", message, self.c.where)
+
+    def stays_whole(self, *operands: Operand) -> None:
+        """Refuse (``lower-nest``) loops that step through what the buffer of an operand holds."""
+        if any(self.c.nest.inside(operand) for operand in operands):
+            raise refuse("lower-nest", "loops step through a resident tile", self.c.where)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
-from tilewright.targets.cambricon.lowering.tables import table_of
-from tilewright.targets.cambricon.lowering.temporaries import clear
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import UNROLLED, Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
 
@@ -24,12 +22,12 @@ LONG = 8
 """Blocks of lanes from which on longer vectors gain little."""
 
 
-class Depthwise:
+class Depthwise(Code):
     """The code of one depthwise convolution and what follows it."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, access = c.source(c.anchor, 0)
         self.w, _ = c.source(c.anchor, 1)
         self.bias: Operand | None = None
@@ -58,7 +56,7 @@ class Depthwise:
         channels = self.most = c.nest.tile_size("c")
         positions = self.rows.kernel * self.columns.kernel
         width, lanes = c.nest.tile_size("ow"), lanes_of(c.machine)
-        each = 4 + 4 * (self.bias is not None) + 2 * self.epilogue.relu + self.epilogue.limit_bytes
+        each = 4 + 4 * (self.bias is not None) + self.epilogue.bytes
         repeated = self.columns.stride == 1
         room = t.left // channels // (each + 2 * positions * repeated)
         # Without room to repeat weights, pixels are computed one by one.
@@ -69,17 +67,13 @@ class Depthwise:
         most = max(min(room, width, wanted), 1)
         self.batch = -(-width // -(-width // most))
         size = self.size = self.batch * channels
-        self.zeros = t.take(2 * size) if self.epilogue.relu else 0
-        self.epilogue = self.epilogue.placed(t, size)
+        self.epilogue = self.epilogue.placed(t, size, c.tables)
         self.sums = t.take(4 * size)
         self.biases = t.take(4 * size) if self.bias is not None and self.batch > 1 else 0
         self.weights = t.take(2 * size * positions) if repeated and self.batch > 1 else 0
-        self.table = table_of(self.epilogue.table, c.tables) if self.epilogue.table else 0
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
-        if self.epilogue.relu:
-            clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
 
     def emit(self, tile: Tile) -> None:
@@ -138,13 +132,7 @@ class Depthwise:
             number = run.pixels // self.batch
             e.repeat(number, lambda: self._batch(run, kernel, self.batch))
             return
-        left = e.variable(run.pixels)
-        again = e.label("batch")
-        e.place(again)
-        pixels = e.minimum(left, self.batch)
-        self._batch(run, kernel, pixels)
-        e.emit("SSUB", left, left, pixels)
-        e.emit("CB", left, again)
+        e.in_parts("batch", run.pixels, self.batch, lambda pixels: self._batch(run, kernel, pixels))
 
     def _batch(self, run: Run, kernel: Register, pixels: Value) -> None:
         """Sums of a few pixels, and what follows them."""
@@ -163,20 +151,12 @@ class Depthwise:
 
             e.repeat(pixels, pixel, least=1)
         c.transfers.issue_slot()
-        self.epilogue.emit(
-            e,
-            self.sums,
-            self.result,
-            total,
-            bias=self.bias_at,
-            residual=self.added,
-            zeros=self.zeros,
-            table=self.table,
-        )
+        bias, residual = self.bias_at, self.added
+        self.epilogue.emit(e, self.sums, self.result, total, bias=bias, residual=residual)
         e.increase(self.result, e.multiply(total, c.output.element))
-        residual = self.epilogue.residual
-        if self.added is not None and residual is not None:
-            e.increase(self.added, e.multiply(total, 4 if residual.wide else 2))
+        if self.added is not None and self.epilogue.residual is not None:
+            size = 4 if self.epilogue.residual.wide else 2
+            e.increase(self.added, e.multiply(total, size))
         e.increase(run.at, e.multiply(e.multiply(pixels, self.pixel), self.columns.stride))
 
     def _sums(self, run: Run, at: Register, kernel: Register, sums: Register, n: Register) -> None:

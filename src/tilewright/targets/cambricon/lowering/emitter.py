@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.statements import Statement, statement
@@ -32,13 +31,12 @@ class Emitter:
         self._labels = 0
         self._registers = 0
         self._body: list[Statement] = []
-        self._pending: list[str] = []
         self._remark = ""
         self._later: list[Callable[[], None]] = []
         self._outlined: list[Statement] = []
 
     def apart(self, block: Callable[[], None]) -> None:
-        """Emit a block behind everything else, where nothing falls into it."""
+        """Emit a block after everything else, where no other code falls into it."""
         self._later.append(block)
 
     def finish(self) -> None:
@@ -49,34 +47,26 @@ class Emitter:
         self.jump(end)
         for block in self._later:
             block()
-        self._settle_labels()
         self._body += self._outlined
         self.place(end)
 
     @contextmanager
     def outlined(self) -> Generator[None]:
-        """Move code emitted within the context behind all other code, as it seldom runs.
+        """Move code emitted within the context after all other code, as it seldom runs.
 
         Branches lead to it from the place where it is emitted, and it leads back there.
         """
-        around, labels = self._body, self._pending
-        self._body, self._pending = [], []
+        around, self._body = self._body, []
         try:
             yield
         finally:
-            self._settle_labels()
             self._outlined += self._body
-            self._body, self._pending = around, labels
-
-    def _settle_labels(self) -> None:
-        """Labels that no instruction bears yet stand on lines of their own."""
-        self._body += [Statement(label=label) for label in self._pending]
-        self._pending = []
+            self._body = around
 
     @property
     def statements(self) -> list[Statement]:
         """All that was emitted."""
-        return [*self._body, *(Statement(label=label) for label in self._pending)]
+        return self._body
 
     def remark(self, text: str) -> None:
         """Stands beside the next instruction."""
@@ -84,19 +74,11 @@ class Emitter:
 
     def emit(self, text: str, *operands: Operand) -> None:
         """One instruction; a number is an immediate, a string a label."""
-        instruction = statement(text, *operands, remark=self._remark)
+        self._body.append(statement(text, *operands, remark=self._remark))
         self._remark = ""
-        if self._pending:
-            # A statement has one label; further ones stand on lines of their own.
-            *others, label = self._pending
-            self._body += [Statement(label=other) for other in others]
-            instruction = replace(instruction, label=label)
-            self._pending = []
-        self._body.append(instruction)
 
     def mark(self, remark: str) -> Statement:
         """A remark that stands here, to be found by identity when all is emitted."""
-        self._settle_labels()
         self._body.append(Statement(remark=remark))
         return self._body[-1]
 
@@ -106,8 +88,8 @@ class Emitter:
         return f"{self._prefix}_{hint}{self._labels}"
 
     def place(self, label: str) -> None:
-        """Puts a label before the next instruction."""
-        self._pending.append(label)
+        """Emit a label, on a line of its own."""
+        self._body.append(Statement(label=label))
 
     # Registers.
 
@@ -184,22 +166,18 @@ class Emitter:
 
     def minimum(self, a: Value, b: Value) -> Value:
         """Return the smaller of two values."""
-        if isinstance(a, int) and isinstance(b, int):
-            return min(a, b)
-        if isinstance(a, int):
-            a, b = b, a
         return self._chosen(a, b, least=True)
 
     def maximum(self, a: Value, b: Value) -> Value:
         """Return the greater of two values."""
-        if isinstance(a, int) and isinstance(b, int):
-            return max(a, b)
-        if isinstance(a, int):
-            a, b = b, a
         return self._chosen(a, b, least=False)
 
     def _chosen(self, a: Value, b: Value, *, least: bool) -> Value:
         """a, or b where it is smaller (greater): without a branch, as one could be mispredicted."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b) if least else max(a, b)
+        if isinstance(a, int):
+            a, b = b, a
         assert isinstance(a, Register)
         result, more = self.register(), self.register()
         if b == 0:
@@ -260,6 +238,27 @@ class Emitter:
         self.emit("CB", left, begin)
         if guarded:
             self.place(end)
+
+    def unrolled(self, count: Value, most: int, body: Callable[[], None]) -> None:
+        """Run a body ``count`` times, without a loop where that is known to be at most ``most``."""
+        if not isinstance(count, int) or count > most:
+            self.repeat(count, body)
+            return
+        for _ in range(count):
+            body()
+
+    def in_parts(self, hint: str, count: Value, most: Value, body: Callable[[Value], None]) -> None:
+        """Run a body for parts of a count, which is positive: each ``most``, the last one the rest.
+
+        ``hint`` names the loop's label.
+        """
+        left = self.variable(count)
+        again = self.label(hint)
+        self.place(again)
+        part = self.minimum(left, most)
+        body(part)
+        self.emit("SSUB", left, left, part)
+        self.emit("CB", left, again)
 
     def aside(self, flag: Register, block: Callable[[], None]) -> None:
         """Run a block where ``flag`` is positive, which it mostly is not: one instruction then."""

@@ -6,7 +6,7 @@ result takes as few passes of the vector unit as its sums have operands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,7 +17,8 @@ from tilewright.errors import refuse
 from tilewright.numerics.pointwise import bound
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.temporaries import Temporaries, fill
+from tilewright.targets.cambricon.lowering.tables import KernelTables, table_of
+from tilewright.targets.cambricon.lowering.temporaries import Temporaries, clear, fill
 from tilewright.tile.dialect import BufferOp, StageOp
 
 
@@ -33,7 +34,7 @@ class Residual:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """The stages behind an anchor, as the vector unit computes them."""
+    """The stages after an anchor, as the vector unit computes them."""
 
     residual: Residual | None
     relu: bool
@@ -46,25 +47,31 @@ class Epilogue:
     compared with the results' 16 bits, as rounding keeps the order of numbers."""
     places: tuple[int, ...] = ()
     """Addresses of vectors of them."""
+    needs_zeros: bool = False
+    """Whether ``placed`` makes a vector of zeros, which ReLU compares with."""
+    zeros: int = 0
+    """Its address."""
+    number: int = 0
+    """Of the table."""
 
     @property
-    def limit_bytes(self) -> int:
+    def bytes(self) -> int:
         """Bytes of temporaries for each element of a vector of results."""
-        return 2 * len(self.limits)
+        return 2 * len(self.limits) + 2 * self.needs_zeros
 
-    def placed(self, t: Temporaries, size: int) -> Epilogue:
-        """With room for its limits, for vectors of ``size`` elements."""
-        return replace(self, places=tuple(t.take(2 * size) for _ in self.limits))
+    def placed(self, t: Temporaries, size: int, tables: KernelTables) -> Epilogue:
+        """With room for zeros and limits, for vectors of ``size`` elements, and with its table."""
+        zeros = t.take(2 * size) if self.needs_zeros else self.zeros
+        places = tuple(t.take(2 * size) for _ in self.limits)
+        number = 0 if self.table is None else table_of(self.table, tables)
+        return replace(self, zeros=zeros, places=places, number=number)
 
     def prologue(self, e: Emitter, size: int) -> None:
-        """Fill the vectors of limits."""
+        """Fill the vectors of zeros and limits."""
+        if self.needs_zeros:
+            clear(e, self.zeros, size)
         for place, (_, limit) in zip(self.places, self.limits, strict=True):
             fill(e, place, size, limit)
-
-    @property
-    def reads_zeros(self) -> bool:
-        """True if the epilogue compares with a vector of zeros."""
-        return self.relu
 
     def emit(
         self,
@@ -75,33 +82,30 @@ class Epilogue:
         *,
         bias: Value | None = None,
         residual: Value | None = None,
-        zeros: Value = 0,
-        table: int = 0,
         wide: bool = True,
     ) -> None:
         """Results of ``count`` sums at ``total`` (of 32 bits if ``wide``); all values addresses."""
-        parts = {"bias": bias, "residual": residual, "zeros": zeros}
-        held = {name: None if at is None else e.held(at) for name, at in parts.items()}
-        for step in self.steps(
-            e, e.held(total), e.held(result), e.held(count), held, table=table, wide=wide
-        ):
+        for step in self.steps(e, total, result, count, bias, residual, wide=wide):
             step()
 
     def steps(
         self,
         e: Emitter,
-        at: Register,
-        out: Register,
-        n: Register,
-        others: Mapping[str, Register | None],
+        total: Value,
+        result: Value,
+        count: Value,
+        bias_at: Value | None,
+        residual_at: Value | None,
         *,
-        table: int = 0,
         wide: bool = True,
     ) -> list[Callable[[], None]]:
         """The instructions that make results of sums, to be emitted one after the other."""
         steps: list[Callable[[], None]] = []
         first = ".wide0" if wide else ""
-        bias, residual, zeros = (others[name] for name in ("bias", "residual", "zeros"))
+        bias = None if bias_at is None else e.held(bias_at)
+        residual = None if residual_at is None else e.held(residual_at)
+        zeros = e.held(self.zeros) if self.relu else None
+        at, out, n = e.held(total), e.held(result), e.held(count)
 
         def add(text: str, *operands: Register) -> None:
             steps.append(lambda: e.emit(text, *operands))
@@ -141,7 +145,7 @@ class Epilogue:
         for place, (text, _) in zip(self.places, self.limits, strict=True):
             add(text, out, n, out, e.held(place))
         if self.table is not None:
-            add(f"VEXP.table={table}", out, n, out)
+            add(f"VEXP.table={self.number}", out, n, out)
         return steps
 
 
@@ -157,7 +161,7 @@ def limits_of(stage: StageOp) -> list[tuple[str, int]]:
 
 
 def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
-    """The stages behind the first; refuses (``lower-epilogue``) what is not in their order."""
+    """The stages after the first; refuses (``lower-epilogue``) what is not in their order."""
     residual: Residual | None = None
     relu, shift, table = False, None, None
     bounds: list[tuple[str, int]] = []
@@ -195,7 +199,7 @@ def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
     if limits and is_wide(result):
         raise refuse("lower-epilogue", "limits of a result of 32 bits", where)
     limits = tuple((text, _rounded(limit, shift or 0)) for text, limit in limits)
-    return Epilogue(residual, relu, shift, table, is_wide(result), limits)
+    return Epilogue(residual, relu, shift, table, is_wide(result), limits, needs_zeros=relu)
 
 
 def _rounded(number: int, shift: int) -> int:

@@ -1,11 +1,11 @@
 """Gathered pixels: the channels of one group side by side, where others lie between.
 
-The channels of a pixel's groups lie one behind the other, so the pixels below a row of one group's
+The channels of a pixel's groups lie one after the other, so the pixels below a row of one group's
 kernel are no vector, and products of one position each leave lanes empty: 48 channels take two
 blocks of 32, five positions of them eight instead of ten. So the vector unit, which is idle, copies
 the group's channels of one column of the image after the other into a ring, one for each row of
 the kernel, while products go on. A ring has place for a window and the column that comes; all of
-it is there twice, one behind the other, so that every window is one piece::
+it is there twice, one after the other, so that every window is one piece::
 
     columns      5 6 7 3 4 | 5 6 7 3 4      kernels of 3, and 7 was the last to come ...
     window 4..6          4   5 6
@@ -22,7 +22,7 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
-from tilewright.targets.cambricon.lowering.windows import UNROLLED, VARIANTS, Row, Run
+from tilewright.targets.cambricon.lowering.windows import UNROLLED, VARIANTS, Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
 
 
@@ -80,32 +80,36 @@ class Gathered:
         """Bytes from one row's ring to the next one's."""
         return 2 * self.ring
 
-    def row(self, row: Row, body: Callable[[Run], None]) -> None:
+    def row(self, windows: Windows, row: Run, body: Callable[[Run], None]) -> None:
         """The pixels of a row of the result: those cut off at the left, whole, cut at the right."""
-        e, kernel, self.rows = self.e, self.columns.kernel, row.rows
+        e, kernel, axis = self.e, self.columns.kernel, self.columns.along(windows.box)
+        known = axis.before, axis.size, *windows.parts, row.rows
+        before, size, cut_left, whole, cut_right, self.rows = (
+            number for number in known if isinstance(number, int)
+        )
         at = e.variable(self.address)
-        first = min(kernel - row.before, row.size)
+        first = min(kernel - before, size)
         self._first_columns(row.at, first)
         self.put = e.variable(self.address + first * self.column)
         coming = e.variable(e.add(row.at, e.multiply(self.image_pixel, first)))
-        left = row.size - first
-        x = -row.before
+        left = size - first
+        x = -before
 
         def pixels(count: int, gather: bool, skipped: int, width: int) -> None:
             self.coming, self.moves = coming if gather else None, skipped == 0
-            body(Run(at, count, row.skipped, row.rows, skipped, width, row.y, x))
+            body(Run(at, count, row.skipped_rows, row.rows, skipped, width, row.y, x))
 
-        for number in range(row.left):
-            skipped = row.before - number
-            pixels(1, number < left, skipped, min(kernel - skipped, row.size))
-        x += row.left
-        more = min(max(left - row.left, 0), row.whole)
-        for count, gather in ((more, True), (row.whole - more, False)):
+        for number in range(cut_left):
+            skipped = before - number
+            pixels(1, number < left, skipped, min(kernel - skipped, size))
+        x += cut_left
+        more = min(max(left - cut_left, 0), whole)
+        for count, gather in ((more, True), (whole - more, False)):
             if count:
                 pixels(count, gather, 0, kernel)
-        x += row.whole
-        for _ in range(row.right):
-            pixels(1, False, 0, row.size - x)
+        x += whole
+        for _ in range(cut_right):
+            pixels(1, False, 0, size - x)
             x += 1
         self.coming = None
 
@@ -148,7 +152,7 @@ class Gathered:
         return [begin, again, *([further, again] * (self.rows - 1))]
 
     def forward(self, at: Register) -> None:
-        """Behind a pixel: to the next window, and the next column."""
+        """After a pixel: to the next window, and the next column."""
         if self.moves:
             self._round(at)
         if self.coming is not None and self.put is not None:

@@ -1,4 +1,4 @@
-"""Tensors joined along an axis: a run of each, one behind the other, by the vector unit.
+"""Tensors joined along an axis: a run of each, one after the other, by the vector unit.
 
 In NHWC the channels of two images lie apart, pixel by pixel. Moves would take a transfer for each
 of a pixel's parts; here tiles of the images are loaded, and the result is stored, in one piece::
@@ -13,9 +13,9 @@ from math import prod
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.boxes import Box
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 TOGETHER = 4
@@ -28,23 +28,21 @@ UNROLLED = 4
 """Runs of each part whose instructions stand one after the other."""
 
 
-class Join:
+class Join(Code):
     """The code of one concatenation."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         anchor = c.anchor
         self.parts = [c.source(anchor, number)[0] for number in range(len(anchor.inputs))]
-        if len(c.compute.stages) > 1:
-            raise refuse("lower-epilogue", "nothing follows a concatenation", c.where)
+        self.stands_alone("nothing follows a concatenation")
         order = c.output.order
         if any(operand.element != 2 for operand in (*self.parts, c.output)):
             raise refuse("lower-elements", "elements of 16 bits alone are joined", c.where)
         if any(part.order != order for part in self.parts):
             raise refuse("lower-layout", "what is joined differs in layout", c.where)
-        if any(c.nest.inside(operand) for operand in (*self.parts, c.output)):
-            raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.stays_whole(*self.parts, c.output)
         window = c.output.buffer.window.data
         place = next(i for i, axis in enumerate(order) if "axis" in window[axis].dims)
         self.outer, self.inner = order[:place], order[place:]
@@ -62,9 +60,6 @@ class Join:
     def _dims(self, axes: Sequence[int]) -> list[str]:
         window = self.c.output.buffer.window.data
         return [dim for axis in axes for dim in window[axis].dims]
-
-    def prologue(self) -> None:
-        """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
@@ -101,10 +96,10 @@ class Join:
         one goes. There are so many loops of so many ``runs``, which take so many cycles."""
         e, element = self.e, self.c.output.element
         sizes = [e.multiply(count, element) for count in counts]
-        behind: Value = 0
+        copied: Value = 0
         for size in sizes:
-            behind = e.add(behind, size)
-        rest = e.subtract(whole, behind)
+            copied = e.add(copied, size)
+        rest = e.subtract(whole, copied)
         places, target = [e.variable(source) for source in sources], e.variable(to)
 
         def run() -> None:
@@ -123,7 +118,7 @@ class Join:
             self.c.transfers.issue_slot(cycles)
 
         e.repeat(loops, several, least=1)
-        return e.add(to, behind)
+        return e.add(to, copied)
 
     def _count(self, box: Box, axes: tuple[int, ...]) -> Value:
         count: Value = 1

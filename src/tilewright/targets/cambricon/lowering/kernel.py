@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
-from tilewright.targets.cambricon.isa import REGISTERS
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.formats import REGISTERS
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
 from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.cambricon.lowering.flat import emit_tiles
 from tilewright.targets.cambricon.lowering.join import Join
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
@@ -30,58 +30,40 @@ from tilewright.targets.cambricon.lowering.prefetch import (
     WeightRequest,
 )
 from tilewright.targets.cambricon.lowering.product import Product
-from tilewright.targets.cambricon.lowering.registers import USES, Registers
 from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
 from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Reserve, Transfers
-from tilewright.targets.cambricon.lowering.walk import emit_tiles
 from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import ProgramOp, TensorOp
 
+MOVED = ("input", "output", "residual", "weight")
+"""Roles of the operands that gain most by streams."""
+
+USES: tuple[tuple[Sequence[str], int], ...] = (
+    ((*MOVED, "bias"), 45),
+    (MOVED, 27),
+    (("output",), 0),
+    ((), 0),
+)
+"""Ways to spend the scalar registers, fastest first: roles of the operands that move in streams,
+and how many addresses of pooled columns and results registers may hold.
+
+The lowering takes as many registers as it likes; tidying says how many are alive together
+(tidy.py). A kernel is lowered with the first way that leaves it enough."""
+
 Image = Callable[[bytes], int]
 """Puts 16-bit elements into main memory, each content once; their address."""
 
 
-class Compute(Protocol):
-    """The code of one kind of anchor."""
-
-    def prologue(self) -> None:
-        """Emit the code that runs before all tiles."""
-        ...
-
-    def emit(self, tile: Tile) -> None:
-        """Emit the code of one tile."""
-        ...
-
-
-def product(context: Context) -> Compute:
-    """A matrix product: of outer products where its result lies in the matrix scratchpad."""
-    outer = context.output.buffer.memory == "msm"
-    return Outer(context) if outer else Product(context)
-
-
-def pool(context: Context) -> Compute:
-    """A maximum over windows of an image in either scratchpad."""
-    image, _ = context.source(context.anchor, 0)
-    return MatrixPool(context) if image.buffer.memory == "msm" else Pool(context)
-
-
-def mean(context: Context) -> Compute:
-    """A mean over windows of an image in either scratchpad."""
-    image, _ = context.source(context.anchor, 0)
-    return MatrixMean(context) if image.buffer.memory == "msm" else Pool(context)
-
-
-COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
+CODES: Mapping[str, type[Code]] = {
     "conv": Product,
-    "matmul": product,
+    "matmul": Product,
     "depthwise_conv": Depthwise,
-    "max_pool": pool,
-    "average_pool": mean,
+    "max_pool": Pool,
+    "average_pool": Pool,
     "lrn": Lrn,
     "lrn_gradient": LrnGradient,
     "softmax": Softmax,
@@ -89,6 +71,13 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "maximum_gradient": MaximumGradient,
 }
 """By the anchor's operation; all others are maps."""
+
+MATRIX_CODES: Mapping[str, type[Code]] = {
+    "matmul": Outer,
+    "max_pool": MatrixPool,
+    "average_pool": MatrixMean,
+}
+"""Where the result, or the image, lies in the matrix scratchpad."""
 
 PlaceWeights = Callable[[WeightRequest], PlacedWeights]
 """Places a kernel's weights, and finds an earlier kernel that issues their first load."""
@@ -130,12 +119,12 @@ def lower_kernel(
     Raises TilewrightError.
     """
     needs: list[int] = []
-    for use in USES:
+    for streams, addresses in USES:
         e = Emitter(program.symbol.data, program.symbol.data)
         nest = nest_of(program, e, machine, bases)
-        transfers = Transfers(nest, machine, use, reserve)
+        transfers = Transfers(nest, machine, streams, reserve)
         transfers.share(alone)
-        lowered = _lowered(transfers, use, image, place, tables)
+        lowered = _lowered(transfers, addresses, image, place, tables)
         if lowered.registers <= REGISTERS:
             return lowered
         needs.append(lowered.registers)
@@ -148,7 +137,7 @@ def lower_kernel(
 
 
 def _lowered(
-    transfers: Transfers, use: Registers, image: Image, place: PlaceWeights, filled: Filled
+    transfers: Transfers, addresses: int, image: Image, place: PlaceWeights, filled: Filled
 ) -> Lowered:
     """A kernel's statements with one use of the registers, be these enough or not."""
     nest, e, machine = transfers.nest, transfers.e, transfers.machine
@@ -156,8 +145,11 @@ def _lowered(
     matrix_temporaries = _temporaries(nest, machine, "msm")
     weights = WeightPlaces(nest, transfers, matrix_temporaries)
     in_vsm = _in_vsm(nest, machine)
-    context = Context(e, nest, transfers, use, machine, in_vsm, matrix_temporaries, tables)
-    compute = COMPUTES.get(context.anchor.operation.data, Points)(context)
+    context = Context(e, nest, transfers, addresses, machine, in_vsm, matrix_temporaries, tables)
+    name = context.anchor.operation.data
+    ends = (context.output, context.source(context.anchor, 0)[0])
+    in_matrix = any(operand.buffer.memory == "msm" for operand in ends)
+    compute = (MATRIX_CODES if in_matrix else CODES).get(name, Points)(context)
     for number, data in tables.loads.items():
         zero, size = e.held(0), e.held(len(data) // 2)
         e.emit(f"VLOAD.table={number}", zero, size, zero, image(data))
@@ -198,7 +190,7 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
 def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
     """The end of VSM; no buffer lies in the part in front of it, either."""
     temporaries = _temporaries(nest, machine, "vsm")
-    behind = max(
+    end = max(
         (
             operand.address + operand.bytes
             for operand in nest.operands.values()
@@ -206,5 +198,5 @@ def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
         ),
         default=temporaries.start,
     )
-    temporaries.beside = max(temporaries.start - behind, 0) // ALIGNMENT * ALIGNMENT
+    temporaries.beside = max(temporaries.start - end, 0) // ALIGNMENT * ALIGNMENT
     return temporaries

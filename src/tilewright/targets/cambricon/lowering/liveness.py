@@ -28,12 +28,8 @@ class Block:
 
 
 def labels_of(code: Sequence[Statement]) -> dict[str, int]:
-    """The numbers of the statements that labels stand before."""
-    return {
-        statement.label: number
-        for number, statement in enumerate(code)
-        if statement.label is not None
-    }
+    """The numbers of the statements that are labels."""
+    return {line.label: number for number, line in enumerate(code) if line.label is not None}
 
 
 def blocks_of(code: Sequence[Statement]) -> list[Block]:
@@ -131,8 +127,6 @@ def without_unread(
             if statement.mnemonic not in pure or changes[0] & alive:
                 left.append(statement)
                 alive = _before(alive, changes)
-            elif statement.label is not None:
-                left.append(Statement(label=statement.label))
     return left[::-1]
 
 

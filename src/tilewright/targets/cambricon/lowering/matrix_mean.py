@@ -13,19 +13,19 @@ from __future__ import annotations
 from math import prod
 
 from tilewright.errors import refuse
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
-from tilewright.targets.cambricon.lowering.pool_means import check_area
+from tilewright.targets.cambricon.lowering.nest import Tile
+from tilewright.targets.cambricon.lowering.pooling import check_area
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
-from tilewright.targets.cambricon.lowering.tiles import Tile
 
 
-class MatrixMean:
+class MatrixMean(Code):
     """The code of a mean over one window, whose image lies in the matrix scratchpad."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, access = c.source(c.anchor, 0)
         if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["relu"]):
             raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)

@@ -1,7 +1,7 @@
 """Gradients of maxima: what is left of a gradient goes from value to value.
 
 A value that is less than the greatest passes on what is left; the first other one takes it. Three
-instructions a value, none for the last, and no place beside the result: what is left behind a value
+instructions a value, none for the last, and no place beside the result: what is left after a value
 lies where the next one's gradient will.
 """
 
@@ -9,33 +9,27 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
-from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.context import Code, Context
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 UNROLLED = 9
 """Values whose instructions stand one after the other; more are a loop."""
 
 
-class MaximumGradient:
+class MaximumGradient(Code):
     """The code of one gradient of maxima."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, _ = c.source(c.anchor, 0)
         self.values = c.nest.extent("j")
-        if len(c.compute.stages) > 1:
-            raise refuse("lower-epilogue", "nothing follows a maximum's gradient", c.where)
+        self.stands_alone("nothing follows a maximum's gradient")
         if self.x.order != (0, 1, 2) or c.output.order != (0, 1, 2):
             raise refuse("lower-layout", "elements do not lie row by row", c.where)
-        if c.nest.inside(self.x) or c.nest.inside(c.output):
-            raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.stays_whole(self.x, c.output)
         c.transfers.space_slots(3.0 * -(-c.nest.tile_size("p") // lanes_of(c.machine)))
-
-    def prologue(self) -> None:
-        """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
@@ -49,29 +43,17 @@ class MaximumGradient:
             greatest = e.register()
             e.emit("SADD", greatest, at, e.multiply(step, self.values))
             left = e.variable(e.add(greatest, step))
-            self._row(at, to, greatest, left, n, step)
-            # Behind the last value, the greatest and its gradient the next row begins.
+            if self.values == 1:
+                e.emit("VMOVE", to, n, left)
+            else:
+                following = e.register()
+                count = self.values - 1
+                e.unrolled(count, UNROLLED - 1, lambda: value(greatest, left, following))
+            # After the last value, the greatest and its gradient the next row begins.
             e.increase(at, e.multiply(step, 3))
             e.increase(to, step)
 
-        e.repeat(tile.spans.of("n"), row, least=1)
-
-    def _row(
-        self,
-        at: Register,
-        to: Register,
-        greatest: Register,
-        left: Register,
-        n: Register,
-        step: Value,
-    ) -> None:
-        e = self.e
-        if self.values == 1:
-            e.emit("VMOVE", to, n, left)
-            return
-        following = e.register()
-
-        def value() -> None:
+        def value(greatest: Register, left: Register, following: Register) -> None:
             e.emit("SADD", following, to, step)
             e.emit("VGT", following, n, greatest, at)
             e.emit("VMV", following, n, following, left)
@@ -79,10 +61,6 @@ class MaximumGradient:
             e.set(left, following)
             e.set(to, following)
             e.increase(at, step)
-            self.c.transfers.issue_slot()
+            c.transfers.issue_slot()
 
-        if self.values <= UNROLLED:
-            for _ in range(self.values - 1):
-                value()
-        else:
-            e.repeat(self.values - 1, value, least=1)
+        e.repeat(tile.spans.of("n"), row, least=1)

@@ -16,7 +16,6 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
 
 
@@ -26,6 +25,18 @@ class Filled:
 
     buffer: BufferOp
     depth: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile that is computed."""
+
+    spans: Spans
+    bases: dict[BufferOp, Value]
+    """Addresses of the buffers' slots."""
+    buffered: Callable[[BufferOp], Spans]
+    """The dims of what a buffer holds, which is more than the tile's own part where loops step
+    through it."""
 
 
 @dataclass
@@ -118,22 +129,11 @@ class Nest:
         within = (loop.dim.data for loop in self.loops[self.depth(buffer) :])
         return frozenset(within) & buffer.window.dims
 
-    def _kept(self, buffer: BufferOp, spans: Spans, starts: Sequence[Value]) -> Spans:
+    def _buffered(self, buffer: BufferOp, spans: Spans, starts: Sequence[Value]) -> Spans:
         """Return the spans that a buffer holds while the tile of ``spans`` is computed."""
-        stepped = self._stepped(buffer)
-        if self.operands[buffer].stays or not stepped:
+        if self.operands[buffer].stays or not self._stepped(buffer):
             return spans
-        pairs = list(zip(self.loops, starts, strict=True))[: self.depth(buffer)]
-        around = [(loop, at) for loop, at in pairs if loop.dim.data in stepped]
-        start: dict[str, Value] = {**spans.start, **dict.fromkeys(stepped, 0)}
-        size: dict[str, Value] = {**spans.size, **{dim: self.extents[dim] for dim in stepped}}
-        for loop, at in around:
-            dim = loop.dim.data
-            start[dim], size[dim] = at, loop.step_size
-            if self.extents[dim] % loop.step_size:
-                left = self.e.subtract(self.extents[dim], at)
-                size[dim] = self.e.minimum(left, loop.step_size)
-        return Spans(start, size)
+        return self.spans(starts, self.depth(buffer))
 
     def tile(self, starts: Sequence[Value], slot: Callable[[BufferOp], Value]) -> Tile:
         """The tile whose loops stand at ``starts``; ``slot`` has the address of a buffer's."""
@@ -145,11 +145,11 @@ class Nest:
                 bases[buffer] = operand.lies(e, spans, self.extents)
             else:
                 bases[buffer] = slot(buffer)
-        return Tile(spans, bases, lambda buffer: self._kept(buffer, spans, starts))
+        return Tile(spans, bases, lambda buffer: self._buffered(buffer, spans, starts))
 
     def box(self, operand: Operand, tile: Tile) -> Box:
         """The box that an operand's buffer holds while a tile is computed."""
-        return operand.box(self.e, tile.kept(operand.buffer), self.extents)
+        return operand.box(self.e, tile.buffered(operand.buffer), self.extents)
 
     def inside(self, operand: Operand) -> frozenset[str]:
         """Dims whose loops step through what an operand's buffer holds."""
@@ -161,7 +161,7 @@ class Nest:
         inside = self.inside(operand)
         if not inside:
             return at
-        strides, first = self.box(operand, tile).strides, tile.kept(operand.buffer).start
+        strides, first = self.box(operand, tile).strides, tile.buffered(operand.buffer).start
         for axis, stride in zip(operand.buffer.window.data, strides, strict=True):
             for dim, step in axis.terms:
                 if dim in inside:

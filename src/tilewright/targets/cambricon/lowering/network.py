@@ -30,7 +30,7 @@ from tilewright.targets.cambricon.statements import (
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
 
 CONSTANTS = "constants"
-"""The region of main memory behind the arenas: tables, and copies of weights."""
+"""The region of main memory after the arenas: tables, and copies of weights."""
 
 ALIGNMENT = 64
 """Bytes to which what lies there is aligned."""
@@ -131,18 +131,17 @@ class Lowering:
 
         They lie side by side there, and so does a copy of them in main memory.
         """
-        held: dict[str, set[tuple[int, int, int]]] = {}
+        found: dict[str, set[tuple[int, int, int]]] = {}
         for buffer in (op for program in programs for op in program.walk()):
             if isinstance(buffer, BufferOp) and buffer.stays and _is_weight(buffer.tensor_op):
                 offset, start = buffer.tensor_op.get("offset"), buffer.get("address")
                 size = prod(buffer.tensor_shape) * element_size(buffer.result.type.of.element_type)
-                held.setdefault(buffer.memory, set()).add((offset, start, start + size))
+                found.setdefault(buffer.memory, set()).add((offset, start, start + size))
         zero, chip, count = (Register(number) for number in range(3))
-        for memory, constants in sorted(held.items()):
+        for memory, constants in sorted(found.items()):
             first = min(start for _, start, _ in constants)
             size = max(end for *_, end in constants) - first
-            at = align_up(len(self.image), ALIGNMENT)
-            self.image += bytes(at - len(self.image) + size)
+            at = self._append(bytes(size))
             self.constants |= {offset: at + start - first for offset, start, _ in constants}
             self.start += [
                 statement("SMOVE", zero, 0, remark=f"constants that stay in {memory}"),
@@ -167,9 +166,7 @@ class Lowering:
         """Room for a copy of weights in the region of constants; its address."""
         key = tensor.get("offset"), cut
         if key not in self.copies:
-            at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-            self.image += bytes(at - len(self.image) + 2 * cut.size)
-            self.copies[key] = at
+            self.copies[key] = self._append(bytes(2 * cut.size))
         return self.bases[CONSTANTS] + self.copies[key]
 
     def fill(self, offset: int, values: Array) -> None:
@@ -189,9 +186,14 @@ class Lowering:
         while offset >= 0 and offset % ALIGNMENT:
             offset = bytes(self.image).find(data, offset + 1)
         if offset < 0:
-            offset = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-            self.image += bytes(offset - len(self.image)) + data
+            offset = self._append(data)
         return self.bases[CONSTANTS] + offset
+
+    def _append(self, data: bytes) -> int:
+        """Append bytes to the region of constants, aligned; where they begin in it."""
+        start = align_up(len(self.image), ALIGNMENT)
+        self.image += bytes(start - len(self.image)) + data
+        return start
 
     def words(self) -> Words:
         """Return the program's encoded instruction words."""

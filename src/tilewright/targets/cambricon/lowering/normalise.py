@@ -8,21 +8,14 @@ from tilewright.codegen.program.elements import elements, fraction
 from tilewright.errors import refuse
 from tilewright.numerics import fixed
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.temporaries import clear
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 
-def _alone(c: Context) -> None:
-    if len(c.compute.stages) > 1:
-        raise refuse(
-            "lower-epilogue", f"{c.anchor.operation.data} takes nothing behind it", c.where
-        )
-
-
-class Lrn:
+class Lrn(Code):
     """The sum of squares of neighbouring channels, pixel by pixel.
 
     Squares lie between zeros, so that the window of the first and last channels needs no other
@@ -36,9 +29,9 @@ class Lrn:
     """Cycles of an addition for a row of lanes."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
-        _alone(c)
+        super().__init__(context)
+        c = self.c
+        self.stands_alone(f"{c.anchor.operation.data} takes nothing behind it")
         self.inputs = [c.source(c.anchor, i)[0] for i in range(len(c.anchor.inputs))]
         self.x = self.inputs[0]
         if any(operand.order[-1] != 1 for operand in self.inputs):
@@ -118,9 +111,9 @@ class Lrn:
         low = max(first - before, 0)
         high = min(first - before + count + self.window - 1, self.channels)
         start = low - (first - before)
-        behind = start + high - low
+        after = start + high - low
         if self.part < self.channels:
-            for at, size in ((0, start), (behind, count + self.window - 1 - behind)):
+            for at, size in ((0, start), (after, count + self.window - 1 - after)):
                 if size:
                     place = e.held(self.squares + 4 * at)
                     e.emit("VSV.wide.wide0.wide1", place, e.held(size), place, place)
@@ -148,16 +141,16 @@ class Lrn:
             e.emit(f"VAV.{kind}.{kind}0.wide1", sums, n, sums, last)
 
 
-class Softmax:
+class Softmax(Code):
     """Rows along the innermost axis: maximum, exponentials, their sum, quotients."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
-        _alone(c)
+        super().__init__(context)
+        c = self.c
+        self.stands_alone(f"{c.anchor.operation.data} takes nothing behind it")
         self.x, access = c.source(c.anchor, 0)
         last = self.x.order[-1]
-        # Axes behind the reduced one may be there if they have one element.
+        # Axes after the reduced one may be there if they have one element.
         inner = next(
             (a for a in reversed(self.x.order) if self.x.buffer.tensor_shape[a] != 1), last
         )
@@ -227,6 +220,3 @@ class Softmax:
         e.emit("VAS.wide.wide0", values, n, values, greatest)
         decay = f".shift={self.points[0]}" if self.points[0] else ""
         e.emit(f"VEXP.decay.wide.wide0{decay}", values, n, values)
-
-
-__all__ = ["Lrn", "Softmax"]

@@ -88,9 +88,7 @@ class _Values:
             self._learn(target, mnemonic, sources)
             if mnemonic != "SMOVE":
                 self.known[key] = self.version(target)
-        return Statement(
-            mnemonic, (target, *sources), {}, statement.label, statement.remark, statement.line
-        )
+        return Statement(mnemonic, (target, *sources), remark=statement.remark)
 
     def _learn(self, target: Register, mnemonic: str, sources: Sequence[Part]) -> None:
         """Note that a register is a copy of another one, or the sum of one and a number."""

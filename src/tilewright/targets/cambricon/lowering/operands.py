@@ -11,9 +11,8 @@ from tilewright.errors import refuse
 from tilewright.ir.types import element_size, layout_of
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import size_of
-from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
+from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed, runs_of
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.tile.dialect import BufferOp
 

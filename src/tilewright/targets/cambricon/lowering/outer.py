@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.tiles import Tile
 
 
-class Outer:
+class Outer(Code):
     """The code of one sum of outer products."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, _ = c.source(c.anchor, 0)
         self.w, _ = c.source(c.anchor, 1)
         self.rows = "m" if "m" in c.nest.extents else "n"
@@ -36,8 +36,7 @@ class Outer:
             raise refuse("lower-epilogue", "outer products take no map behind them", c.where)
         for operand, dim in ((self.x, self.rows), (self.w, "co")):
             self._check_layout(operand, dim)
-        if c.nest.inside(c.output):
-            raise refuse("lower-nest", "loops step through a resident tile", c.where)
+        self.stays_whole(c.output)
         self.sums = c.output.buffer.accumulates is not None
         if c.nest.extent("ci") > 1 and not self.sums:
             raise refuse("lower-nest", "sums of outer products have 32 bits", c.where)
@@ -48,9 +47,6 @@ class Outer:
         last = operand.buffer.window.data[axes[-1]].dims if axes else frozenset[str]()
         if self.c.nest.tile_size(dim) > 1 and dim not in last:
             raise refuse("lower-layout", f"{dim} of {operand.name} is not innermost", self.c.where)
-
-    def prologue(self) -> None:
-        """Nothing stands before all tiles."""
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""

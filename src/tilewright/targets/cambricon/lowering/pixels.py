@@ -1,6 +1,7 @@
 """The products of one pixel: one for each row of the kernel, or for each of its positions.
 
-Steps of the vector unit and issue slots stand between them.
+Steps of the vector unit and issue slots stand between them. The steps finish sums that are pending:
+those of the batch of pixels before. The last ones of a tile are finished after all of its products.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
-from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.choices import Choices
+from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.windows import UNROLLED
 
 Steps = Sequence[Callable[[], None]]
@@ -26,42 +26,20 @@ class Pixel(Protocol):
         ...
 
 
-class Pixels:
-    """The state from which a pixel's code is emitted: the kernel's choices, the tile's numbers."""
+class Pixels(Choices):
+    """The numbers of a tile from which its pixels' code is emitted."""
 
-    c: Context
-    e: Emitter
-    rows: Sliding
-    columns: Sliding
-    multiply: str
-    """VMM or MMV."""
-    split: bool
-    """Whether sums are added to those of tiles before."""
-    dense: bool
-    """Whether the pixels below a row of the kernel are one vector."""
-    grouped: bool
-    slots_per_pixel: bool
-    slots_per_row: bool
-    """Whether issue slots follow each pixel, or each row of the kernel."""
-    at_once = 1
-    """Transfers that pass while a product runs."""
-    step_cycles = 0
-    """Of the vector unit's longest instruction for the sums of a batch."""
-    product_cycles = 0
-    """Of the product with a row of the kernel in whole windows."""
     full = True
     """Whether the windows at hand have all columns."""
     product = 0.0
     """Cycles of one product of the windows at hand; 0 where they are not known."""
-
     at: Register
     """Address of the pixel's sums."""
     alone = False
     """Whether a batch has one pixel: its sums begin where the batch's do."""
     ci: Value
     co: Value
-    groups: Value
-    """Of the tile: input and output channels of a group, and groups."""
+    """Of the tile: input channels, and output channels that are summed up at once."""
     co_register: Register
     pixel: Value
     row: Value
@@ -69,6 +47,23 @@ class Pixels:
     position: Value
     matrix_row: Value
     """Bytes of the weights of one position of the kernel, and of one row."""
+    result: Register
+    added: Register | None = None
+    """Addresses of what is pending in the result and the residual."""
+    coming: list[Register]
+    """Those of the pixels at hand, where a pixel's channels are parted; one, where both are the
+    same. Others lie side by side with the pending ones."""
+    sizes: list[int]
+    """Bytes of an element in them."""
+    steps: list[Value]
+    """Bytes from one pixel to the next in them, where a pixel's channels are parted."""
+    pending: Register
+    """Elements of the sums that are to be finished."""
+    bias_at: Value | None
+    """Address of the biases of what is pending."""
+    base: Register
+    halves: Register
+    """Where a batch's sums begin; and that and where those of the next one do, added up."""
 
     def each_pixel(
         self, at: Register, matrices: list[Register], width: Value, kernel: Value
@@ -84,27 +79,18 @@ class Pixels:
         else:
             size = e.held(e.multiply(self.ci, width) if dense else self.ci)
 
-        def group(place: Register, matrix: Register) -> None:
-            self._rolled(place, matrix, size, width, kernel, down, False)
-            e.increase(place, e.multiply(self.ci, 2))
-            e.increase(matrix, e.multiply(self.matrix_row, self.rows.kernel))
-            e.increase(self.at, sums)
-
         def each(between: Steps = ()) -> None:
-            written = isinstance(kernel, int) and kernel <= UNROLLED and dense and not self.grouped
-            rolled = dense and not self.grouped and not self.split
+            written = isinstance(kernel, int) and kernel <= UNROLLED and dense
+            rolled = dense and not self.split
             if written:
                 self._written_out(at, matrices, size, down, between)
-            elif self.grouped:
-                place, matrix = e.variable(at), e.variable(matrices[0])
-                e.repeat(self.groups, lambda: group(place, matrix), least=1)
             else:
                 steps = between if rolled else ()
-                self._rolled(at, matrices[0], size, width, kernel, down, dense, steps)
+                self._rolled(at, matrices[0], size, width, kernel, down, steps)
             for step in () if written or rolled else between:
                 step()
             e.increase(at, forward)
-            if not self.grouped and not self.alone:
+            if not self.alone:
                 e.increase(self.at, sums)
             # Windows that are cut off are few: one slot after each is less code.
             by_row = self.slots_per_row and (self.full or not written)
@@ -132,13 +118,14 @@ class Pixels:
         """
         e, co, rows = self.e, self.co_register, len(matrices)
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
-        if self._stand_together(len(between)):
+        if (len(between) - 1) * self.step_cycles <= self.product_cycles:
+            # All steps have started before the first product is over.
             places = [0] * len(between)
         place = at
         for number, matrix in enumerate(matrices):
             e.emit(self._text(number == 0), self.at, co, matrix, place, size)
-            for step, behind in zip(between, places, strict=True):
-                if max(behind, 0) == number:
+            for step, after in zip(between, places, strict=True):
+                if max(after, 0) == number:
                     step()
             if self.slots_per_row and self.full:
                 self._issue_slots(self.product)
@@ -146,10 +133,6 @@ class Pixels:
                 further = e.register() if number == 0 else place
                 e.emit("SADD", further, place, down)
                 place = further
-
-    def _stand_together(self, steps: int) -> bool:
-        """Return True if ``steps`` steps have started before the first product is over."""
-        return (steps - 1) * self.step_cycles <= self.product_cycles
 
     def _rolled(
         self,
@@ -159,15 +142,14 @@ class Pixels:
         width: Value,
         kernel: Value,
         down: Value,
-        dense: bool,
-        between: Steps = (),
+        between: Steps,
     ) -> None:
         """A loop over kernel rows, and over their positions where those lie apart.
 
-        Steps stand behind the first product: behind the last ones they would fill the queue, and
+        Steps stand after the first product: after the last ones they would fill the queue, and
         nothing would hide the scalar instructions from one pixel to the next.
         """
-        e, co = self.e, self.co_register
+        e, co, dense = self.e, self.co_register, self.dense
         place, rows = e.variable(at), e.variable(matrix)
         if not self.split and dense:
             e.emit(self._text(True), self.at, co, rows, place, size)
@@ -203,3 +185,62 @@ class Pixels:
             row(fresh=True)
             kernel = e.subtract(kernel, 1)
         e.repeat(kernel, row)
+
+    @property
+    def _residual_bytes(self) -> int:
+        residual = self.epilogue.residual
+        assert residual is not None
+        return 4 if residual.wide else 2
+
+    def _element_sizes(self) -> list[int]:
+        """Bytes of an element in the result and the residual."""
+        others = [] if self.residual is None else [self._residual_bytes]
+        return [self.c.output.element, *others]
+
+    def _arrive(self, places: Sequence[Value], bias: Value | None) -> None:
+        """A tile begins, whose results and residuals lie at these places."""
+        e, sizes = self.e, self._element_sizes()
+        shared = len(places) == 2 and places[0] == places[1] and sizes[0] == sizes[1]
+        if shared and not self.parted:
+            places, sizes = places[:1], sizes[:1]
+        self.sizes = sizes
+        self.bias_at = bias
+        own = [e.variable(place) for place in places]
+        self.result = own[0]
+        self.added = None if self.residual is None else own[-1]
+        # What is pending says how far the next ones lie, but for pixels whose channels are parted.
+        self.coming = [e.variable(place) for place in places] if self.parted else []
+        self.pending = e.variable(0)
+
+    @property
+    def _own(self) -> list[Register]:
+        """Addresses of what is pending."""
+        return [register for register in (self.result, self.added) if register is not None]
+
+    def _pass(self, count: Value) -> None:
+        """Finish the pending sums, and make those of ``count`` pixels the pending ones."""
+        e = self.e
+        if not self.coming:
+            for own, size in zip(self._own, self.sizes, strict=False):
+                e.increase(own, e.multiply(self.pending, size))
+        elements = e.multiply(self.co, count)
+        e.set(self.pending, elements)
+        for number, coming in enumerate(self.coming):
+            e.set(self._own[number], coming)
+            e.increase(coming, self.steps[number])
+
+    def steps_of(self, sums: Register) -> list[Callable[[], None]]:
+        """Return the epilogue's steps for the pending sums at address ``sums``."""
+        own = self.epilogue
+        return own.steps(self.e, sums, self.result, self.pending, self.bias_at, self.added)
+
+    def _pending_steps(self) -> list[Callable[[], None]]:
+        """Return the steps for the pending sums that run while other sums are computed."""
+        sums = self.e.register()
+        self.e.emit("SSUB", sums, self.halves, self.base)
+        return self.steps_of(sums)
+
+    def _flush(self) -> None:
+        """Finish the pending sums after all products."""
+        for step in self._pending_steps():
+            step()

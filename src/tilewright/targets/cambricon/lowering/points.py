@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilewright.codegen.program.elements import elements, fraction, is_wide
 from tilewright.errors import refuse
 from tilewright.numerics import tables
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of, limits_of
+from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import windows_of
 
 PAIRS = {"add": "VAV", "sub": "VSV", "mul": "VMV", "max": "VGTM", "min": "VGTM.min"}
 
 
-class Points:
+class Points(Code):
     """The code of one map and what follows it."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         stage = self.stage = c.anchor
         self.name = stage.operation.data
         self.inputs = [c.source(stage, i)[0] for i in range(len(stage.inputs))]
@@ -76,7 +77,7 @@ class Points:
         relu = self.name == "relu" or (self.rest is not None and self.rest.relu)
         wide = self.rest is not None
         each = 2 * relu + 4 * wide + 2 * len(self.limits)
-        each += 0 if self.rest is None else self.rest.limit_bytes
+        each += 0 if self.rest is None else 2 * len(self.rest.limits)
         each += 4 * len(self.single) + 2 * bool(self.single and not relu)
         self.part = t.left // each // 8 * 8 if each else 0
         self.zeros = t.take(2 * self.part) if relu or self.single else 0
@@ -84,11 +85,10 @@ class Points:
         self.sums = t.take(4 * self.part) if wide else 0
         self.relu = relu
         self.places = [t.take(2 * self.part) for _ in self.limits]
-        self.rest = None if self.rest is None else self.rest.placed(t, self.part)
         self.table = table_of(self.stage, self.c.tables) if self.name in tables.FUNCTIONS else 0
-        self.last = 0
-        if self.rest is not None and self.rest.table is not None:
-            self.last = table_of(self.rest.table, self.c.tables)
+        if self.rest is not None:
+            shared = replace(self.rest, needs_zeros=False, zeros=self.zeros)
+            self.rest = shared.placed(t, self.part, self.c.tables)
 
     def prologue(self) -> None:
         """Emit the code that runs before all tiles."""
@@ -147,12 +147,8 @@ class Points:
         e = self.e
         if self.single:
             self._spread(sources, e.minimum(count, self.part))
-            sources = [
-                self.spread.get(operand, source)
-                for operand, source in zip(self.inputs, sources, strict=True)
-            ]
-            self._parts(sources, result, count)
-            return
+            pairs = zip(self.inputs, sources, strict=True)
+            sources = [self.spread.get(operand, source) for operand, source in pairs]
         self._parts(sources, result, count)
 
     def _spread(self, sources: Sequence[Value], count: Value) -> None:
@@ -173,17 +169,16 @@ class Points:
             self._part(sources, result, count)
             return
         at = [e.variable(source) for source in sources]
-        to, left = e.variable(result), e.variable(count)
-        again = e.label("part")
-        e.place(again)
-        part = e.minimum(left, self.part)
-        self._part(at, to, part)
-        for address, operand in zip(at, self.inputs, strict=True):
-            if operand not in self.spread:
-                e.increase(address, e.multiply(part, operand.element))
-        e.increase(to, e.multiply(part, self.c.output.element))
-        e.emit("SSUB", left, left, part)
-        e.emit("CB", left, again)
+        to = e.variable(result)
+
+        def some(part: Value) -> None:
+            self._part(at, to, part)
+            for address, operand in zip(at, self.inputs, strict=True):
+                if operand not in self.spread:
+                    e.increase(address, e.multiply(part, operand.element))
+            e.increase(to, e.multiply(part, self.c.output.element))
+
+        e.in_parts("part", count, self.part, some)
 
     def _part(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         e = self.e
@@ -222,4 +217,4 @@ class Points:
             e.emit(f"VEXP{wide}.table={self.table}", out, n, inputs[0])
         if rest is not None:
             narrow = self.name == "requantise"
-            rest.emit(e, out, result, count, zeros=self.zeros, table=self.last, wide=not narrow)
+            rest.emit(e, out, result, count, wide=not narrow)

@@ -18,8 +18,6 @@ to VSM by a product with a vector of a single one; at a stride of 1 they lie sid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
@@ -77,18 +75,13 @@ class MatrixPool(Pool):
         columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)
         self._down(run, at, e.held(e.multiply(columns, self.channels)))
         less = e.multiply(e.subtract(columns, slide.dilation), self.channels)
-        self._repeated(e.subtract(run.width, 1), self._further(e.held(less)))
+        size, item = e.held(less), 2 * self.c.nest.tile_size("c")
+        # Another column of all windows, as far from the one before as the dilation says.
+        place = self.greatest + slide.dilation * item
+        e.unrolled(e.subtract(run.width, 1), UNROLLED, lambda: self._compare(e.held(place), size))
         self._copy(pixels)
         e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
         self._finish(e.multiply(pixels, self.channels))
-
-    def _repeated(self, count: Value, body: Callable[[], None]) -> None:
-        """Written out if it is known that there are few."""
-        if isinstance(count, int) and count <= UNROLLED:
-            for _ in range(count):
-                body()
-        else:
-            self.e.repeat(count, body)
 
     def _compare(self, others: Register, size: Register) -> None:
         """The greater ones of elements, and of what is the greatest so far."""
@@ -108,12 +101,7 @@ class MatrixPool(Pool):
             e.increase(row, step)
             self._compare(row, size)
 
-        self._repeated(e.subtract(run.rows, 1), further)
-
-    def _further(self, size: Register) -> Callable[[], None]:
-        """Return the step that compares another column of all windows."""
-        place = self.greatest + 2 * self.columns.dilation * self.c.nest.tile_size("c")
-        return lambda: self._compare(self.e.held(place), size)
+        e.unrolled(e.subtract(run.rows, 1), UNROLLED, further)
 
     def _copy(self, count: Value) -> None:
         """Copy the results of so many pixels to VSM."""
@@ -134,12 +122,11 @@ class MatrixPool(Pool):
         if not isinstance(count, int):
             e.repeat(count, each, least=1)
             return
-        e.repeat(count // UNROLLED, lambda: self._repeated(UNROLLED, each))
-        for _ in range(count % UNROLLED):
-            each()
+        e.repeat(count // UNROLLED, lambda: e.unrolled(UNROLLED, UNROLLED, each))
+        e.unrolled(count % UNROLLED, UNROLLED, each)
 
     def _finish(self, total: Value) -> None:
-        """Behind a batch's results."""
+        """Emit what follows a batch's results."""
         e = self.e
         self.c.transfers.issue_slot()
         if self.relu:

@@ -10,23 +10,36 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
-from tilewright.targets.cambricon.lowering.pool_means import Means, check_area
-from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
+from tilewright.targets.cambricon.lowering.nest import Tile
+from tilewright.targets.cambricon.lowering.sliding import Sliding, sliding, windows_box
 from tilewright.targets.cambricon.lowering.temporaries import clear
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
 
+MOST_ELEMENTS = 1 << 17
+"""Of a window whose mean is exact; larger ones only if they are a power of two."""
 
-class Pool(Means):
+
+def check_area(area: int, where: str) -> None:
+    """Refuse (``lower-window``) the mean of a window by whose size no vector can be divided."""
+    if area > MOST_ELEMENTS and area & (area - 1):
+        raise refuse(
+            "lower-window",
+            f"the mean of {area} elements: at most {MOST_ELEMENTS}, or a power of two",
+            where,
+            "pool in two steps",
+        )
+
+
+class Pool(Code):
     """The code of one pooling operation."""
 
     def __init__(self, context: Context) -> None:
-        c = self.c = context
-        self.e = c.e
+        super().__init__(context)
+        c = self.c
         self.x, access = c.source(c.anchor, 0)
         self.average = c.anchor.operation.data == "average_pool"
         self.epilogue = epilogue_of(c.compute.stages, c.where)
@@ -61,7 +74,7 @@ class Pool(Means):
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - slide.stride) * item
         most = max(room // (slide.stride * item + extra), 1)
-        addresses = c.registers.addresses
+        addresses = c.addresses
         self.unrolled = max(min((addresses - span + slide.stride) // (slide.stride + 1), most), 0)
         if self.unrolled:
             most = self.unrolled
@@ -124,13 +137,9 @@ class Pool(Means):
             if rest := run.pixels % self.batch:
                 body(run, at, rest, count)
             return
-        left = e.variable(run.pixels)
-        again = e.label("batch")
-        e.place(again)
-        pixels = e.minimum(left, self.batch)
-        self._batch(run, at, pixels, count)
-        e.emit("SSUB", left, left, pixels)
-        e.emit("CB", left, again)
+        e.in_parts(
+            "batch", run.pixels, self.batch, lambda pixels: self._batch(run, at, pixels, count)
+        )
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         e, slide = self.e, self.columns
@@ -277,3 +286,33 @@ class Pool(Means):
             e.increase(to, e.multiply(self.channels, item))
 
         e.repeat(pixels, each, least=1)
+
+    def _counted(self, run: Run) -> Value:
+        """The elements that a mean counts in the windows of a run."""
+        e = self.e
+        rows = self._counted_along(self.rows, 0, run.y, run.rows)
+        return e.multiply(rows, self._counted_along(self.columns, 1, run.x, run.width))
+
+    def _counted_along(self, slide: Sliding, number: int, first: Value | None, met: Value) -> Value:
+        """The rows (number 0) or columns that a mean counts of windows that begin at ``first`` in
+        the buffer, ``met`` of which are in the image."""
+        e = self.e
+        if first is None or slide.axis is None or (isinstance(met, int) and met == slide.kernel):
+            return slide.kernel
+        padding = self.c.anchor.parameters.get("counted", (0, 0, 0, 0))
+        extent = self.x.buffer.tensor_shape[slide.axis]
+        place = e.add(first, slide.along(self.tile_box).low)
+        end = e.minimum(e.subtract(extent + padding[number + 2], place), slide.kernel)
+        begin = e.maximum(e.subtract(-padding[number], place), 0)
+        return e.subtract(end, begin)
+
+    def _counts(self, count: Value | None, total: Value) -> Register | None:
+        """The vector of the windows' numbers of elements; None for a maximum."""
+        e = self.e
+        if count is None:
+            return None
+        if isinstance(count, int) and count == self.area:
+            return e.held(self.areas)
+        counts = e.held(self.counts)
+        e.emit("VAS", counts, e.held(total), e.held(self.zeros), e.held(count))
+        return counts

@@ -6,7 +6,7 @@ and before the tiles that they are for. The first load of a kernel that follows 
 
 - no kernel from the slot on uses the bytes that it fills before their own kernel does, and
 - the load in the slot before is over by then, as far as the planner can tell: the queue is in
-  order, and a second transfer of one engine would hold up all behind it.
+  order, and a second transfer of one engine would hold up all after it.
 
 Before::
 
@@ -43,7 +43,7 @@ AMPLE = 2.0
 take half of the bandwidth."""
 
 Interval = tuple[int, int]
-"""First byte, and first behind the last."""
+"""First byte, and the one after the last."""
 
 
 @dataclass(frozen=True)

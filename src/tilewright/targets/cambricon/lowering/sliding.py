@@ -12,6 +12,21 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 
+MOST_CUT_OFF = 3
+"""Pixels at one end of a row up to which each has code of its own."""
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """One pixel whose window is cut off by the image's edge."""
+
+    column: int
+    """Of its window's first position, from that of the first pixel cut off at this end."""
+    skipped: int
+    """Positions of a row of the kernel before the image."""
+    met: int
+    """Positions that meet it."""
+
 
 @dataclass(frozen=True)
 class Sliding:
@@ -46,7 +61,7 @@ class Sliding:
         return (self.kernel - 1) * self.dilation + 1
 
     def along(self, box: Box) -> Axis:
-        """The interval that is held."""
+        """The interval that is in the buffer."""
         return Axis(0, 1, 0, True, False) if self.axis is None else box.axes[self.axis]
 
 
@@ -122,7 +137,33 @@ def _tiles(
 
 
 def positions_met(start: int, extent: int, slide: Sliding) -> tuple[int, int]:
-    """The first position of a window's kernel that is in the image, and the first behind it."""
+    """The first position of a window's kernel that is in the image, and the first after it."""
     d = slide.dilation
     first = (max(-start, 0) + d - 1) // d
     return first, max(min((extent - start + d - 1) // d, slide.kernel), first)
+
+
+def cut_off(slide: Sliding, *, right: bool) -> tuple[CutOff, ...] | None:
+    """The pixels at one end of a row where some are cut off; None where they differ from tile to
+    tile, or are many."""
+    ends = {pixels for kind in slide.tiles if (pixels := _ends(slide, kind, right))}
+    if len(ends) != 1:
+        return None
+    (pixels,) = ends
+    return pixels if len(pixels) <= MOST_CUT_OFF else None
+
+
+def _ends(slide: Sliding, kind: tuple[int, int, int], right: bool) -> tuple[CutOff, ...]:
+    """Those of one kind of tiles."""
+    before, size, width = kind
+    s = slide.stride
+    left = min(-(-before // s), width)
+    first = left * s - before
+    whole = min(max((size - first - slide.span + s) // s, 0), width - left)
+    start, count = (first + whole * s, width - left - whole) if right else (-before, left)
+    pixels: list[CutOff] = []
+    for number in range(count):
+        x = start + number * s
+        skipped, end = positions_met(x, size, slide)
+        pixels.append(CutOff(number * s, skipped, end - skipped))
+    return tuple(pixels)

@@ -10,7 +10,8 @@ belongs: the outer product of a one and a vector is that vector::
     vector_dma            |latency| end of 2 |
     matrix                            product 1 | copy |
 
-The other transfer is held back by a loop that waits: as long as what is known of the tile takes.
+A loop that waits delays the other transfer, for as long as the tile's products and moves are known
+to take.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class SplitLoad:
         e.set(self.due, 0)
 
     def load(self, e: Emitter, base: Value, count: Value, address: Value, start: int) -> None:
-        """A tile's elements to ``base``; they lie ``address`` bytes behind the tensor's start."""
+        """A tile's elements to ``base``; they lie ``address`` bytes after the tensor's start."""
         e.aside(self.due, lambda: self._copy(e))
         part, matrix = e.held(self.elements), e.held(base)
         others = e.held(e.add(count, -self.elements))
@@ -81,7 +82,7 @@ class SplitLoad:
         e.set(self.due, 0)
 
     def wait(self, e: Emitter) -> None:
-        """Behind a tile's products: until the part of the tile behind the next one may come.
+        """Wait after a tile's products, until the part of the tile after the next one may come.
 
         The copy enters the queue when the long transfer before it has left that; so time is
         measured from there, whatever the other transfer has taken.

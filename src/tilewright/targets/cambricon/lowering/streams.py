@@ -1,6 +1,6 @@
 """Moves that wait for issue slots: one transfer at a time between the instructions of a tile.
 
-The queue is in order: a transfer that waits for the one before it holds up all behind it. So only
+The queue is in order: a transfer that waits for the one before it holds up all after it. So only
 one transfer is started at a time, where the code of a tile has an **issue slot**, and the next one
 not before the products between slots have taken as long as it is likely to. What is left when the
 tile is done follows at once.
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Runs
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.moves import Runs
 
 MAX_LOOPS = 2
-"""Loops over runs that a stream keeps count of; boxes with more move at once."""
+"""Loops over runs that a stream counts; boxes with more loops move at once."""
 
 IDLE = -(1 << 30)
 """What a scheduler's gate holds while nothing waits: no tile takes so many cycles."""

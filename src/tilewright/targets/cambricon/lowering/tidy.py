@@ -23,7 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Immediate, Register
+from tilewright.targets.cambricon.formats import REGISTERS
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Immediate, Register
 from tilewright.targets.cambricon.lowering.liveness import (
     Clobbers,
     assigned,
@@ -63,8 +64,8 @@ class Tidied:
 def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
     """The same computation in fewer instructions, and in as few registers as are found.
 
-    Remarks stay the objects that they are. What needs more registers than the machine has is
-    returned with their number, and goes no further.
+    Labels stand on lines of their own, and remarks stay the objects that they are. What needs more
+    registers than the machine has is returned with their number, and goes no further.
     """
     code = numbered(statements, PURE, clobbers)
     while len(fewer := _without_copies(code, clobbers)) < len(code):
@@ -87,18 +88,9 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
                 for part in statement.operands
             )
             code[at] = statement.having(tuple(parts))
-    left = (_hollow(each) if _idle(each) else each for each in code)
-    return Tidied([each for each in left if each is not None], moved, count)
-
-
-def _hollow(statement: Statement) -> Statement | None:
-    """Return a statement's label alone, without its instruction; None if it has none."""
-    return Statement(label=statement.label) if statement.label is not None else None
-
-
-def _idle(statement: Statement) -> bool:
-    """Return True if a statement copies a register to itself."""
-    return statement.mnemonic == "SMOVE" and statement.operands[0] == statement.operands[1]
+    # Copies of a register to itself do nothing.
+    left = [x for x in code if x.mnemonic != "SMOVE" or x.operands[0] != x.operands[1]]
+    return Tidied(left, moved, count)
 
 
 def _uses(code: Sequence[Statement]) -> Uses:
@@ -136,7 +128,7 @@ def _without_copies(code: Sequence[Statement], clobbers: Clobbers) -> list[State
             if at < copy < block.end and _is_free(left, at, copy, clobbers):
                 move = code[copy]
                 left[at] = source.having((move.operands[0], *source.operands[1:]))
-                left[copy] = _hollow(move)
+                left[copy] = None
     fewer = [statement for statement in left if statement is not None]
     return without_unread(fewer, PURE, clobbers)
 

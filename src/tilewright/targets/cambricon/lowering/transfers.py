@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from tilewright.machine import Machine
-from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.boxes import Runs, Spans, runs_of, transfer
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
-from tilewright.targets.cambricon.lowering.nest import Nest
+from tilewright.targets.cambricon.lowering.nest import Nest, Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.registers import Registers
 from tilewright.targets.cambricon.lowering.split_load import SplitLoad, split_load_of
 from tilewright.targets.cambricon.lowering.streams import (
     Stream,
@@ -20,13 +18,12 @@ from tilewright.targets.cambricon.lowering.streams import (
     streamed,
 )
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
-from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.machine import part_of
 from tilewright.tile.dialect import BufferOp, TensorOp
 
 Refill = Callable[[Tile], None]
-"""Emits what a tile's code takes for granted of a buffer."""
+"""Emits the code that prepares a buffer's contents for a tile."""
 
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
@@ -40,9 +37,11 @@ class Transfers:
     """The transfers of one kernel, and when they are issued."""
 
     def __init__(
-        self, nest: Nest, machine: Machine, registers: Registers, reserve: Reserve
+        self, nest: Nest, machine: Machine, streams: Sequence[str], reserve: Reserve
     ) -> None:
-        self.nest, self.machine, self.registers, self.reserve = nest, machine, registers, reserve
+        self.nest, self.machine, self.reserve = nest, machine, reserve
+        self.streams = streams
+        """Roles of the operands that move in streams."""
         self.e = nest.e
         self.segments: dict[TensorOp, Segments] = {}
         """The cuts of weights that are laid out by segment."""
@@ -189,8 +188,7 @@ class Transfers:
 
     def _streams(self, operand: Operand) -> bool:
         """Return True if an operand moves in a stream of runs between a tile's instructions."""
-        roles = self.registers.streams
-        if operand.role not in roles or operand.buffer.tensor_op in self.segments:
+        if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
             return False
         if operand.role == "bias" and self._depth(operand) < len(self.nest.loops):
             # They change seldom, and are wanted soon then.
@@ -259,7 +257,7 @@ class Transfers:
         e, buffer = self.e, self.nest.output.buffer
         operand = self.nest.operands[buffer]
         e.remark(f"store {operand.name}")
-        runs = self.runs(operand, tile.kept(buffer))
+        runs = self.runs(operand, tile.buffered(buffer))
         self._move(operand, runs, tile.bases[buffer], stream)
 
     def _move(self, operand: Operand, runs: Runs, base: Value, stream: Stream | None) -> None:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box
-from tilewright.targets.cambricon.lowering.cut_off import CutOff, cut_off
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.sliding import CutOff, Sliding, cut_off
 
 UNROLLED = 8
 """Kernel rows up to which code for whole windows is apart from that for windows cut off."""
@@ -24,7 +23,7 @@ VARIANTS = 3
 
 @dataclass(frozen=True)
 class Run:
-    """Pixels of one row of the result whose windows lie alike."""
+    """Pixels of one row of the result whose windows meet the same positions of the kernel."""
 
     at: Register
     """Address of the first window's first element that is in the image."""
@@ -38,31 +37,12 @@ class Run:
     width: Value
     """Positions that meet it; a register may be overwritten."""
     y: Value | None
-    """Row of the window's first position, from the first row held; None where all are met."""
+    """Row of the window's first position, from the first row in the buffer; None where the
+    window lies wholly in the image."""
     x: Value | None
 
 
 Body = Callable[[Run], None]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the result whose pixels are known when it is compiled."""
-
-    at: Register
-    """Address of the first column of the first row of the image that the windows meet."""
-    before: int
-    """Columns of the first window before the image."""
-    size: int
-    """Columns of the image."""
-    left: int
-    whole: int
-    right: int
-    """Pixels cut off at the left, whole ones, and those cut off at the right."""
-    skipped: Value
-    rows: int
-    y: Value | None
-    """As those of a run."""
 
 
 @dataclass
@@ -82,20 +62,20 @@ class Windows:
     some: bool = False
     """Whether each row has whole ones."""
     first: Value = 0
-    """Column of the first whole one's window, from the first column held."""
+    """Column of the first whole window, from the first column in the buffer."""
     offset: Value = 0
-    """Bytes from the first column held to there."""
+    """Bytes from the first column in the buffer to that column."""
     cut: Value | None = None
     """Rows of the kernel in a tile that has not all of them."""
-    each_row: Callable[[Row, Body], None] | None = None
-    """What emits the pixels of a row instead; nothing along it may depend on the tile."""
+    each_row: Callable[[Windows, Run, Body], None] | None = None
+    """What emits the pixels of a row instead, from a run of none at its begin on; nothing along it
+    may depend on the tile."""
 
     def emit(self, body: Body) -> None:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""
         e, axis = self.e, self.rows.along(self.box)
         down = self.rows.stride_in(self.box)
-        self.parts = self._split()
-        self.first, self.offset = self._first_whole()
+        self.begin()
         if not axis.padded:
             row = e.variable(self.base)
             kernel = self.rows.kernel if self.cut is None else self.cut
@@ -118,13 +98,23 @@ class Windows:
 
         e.repeat(self.height, clipped, least=1)
 
+    def begin(self) -> None:
+        """Find the pixels of a row that are cut off."""
+        self.parts = self._split()
+        self.first, self.offset = self._first_whole()
+
+    def emit_row(self, row: Register, body: Body) -> None:
+        """The runs of one row of the result by one row of the kernel, which meets the image's row
+        at address ``row``."""
+        self._columns(row, 0, 1, None, body)
+
     def _clipped(
         self, axis: Axis, down: Value, y: Register, begin: Register, last: Value, body: Body
     ) -> None:
         """A row of the result whose windows may reach beyond the image.
 
-        They begin at row ``y`` of those held, which lies at ``begin``. Those that lie wholly in the
-        image begin at row 0 to ``last``.
+        They begin at row ``y`` of the buffer, whose address is ``begin``. Windows that lie wholly
+        in the image begin at row 0 to ``last``.
         """
         e, d, kernel = self.e, self.rows.dilation, self.rows.kernel
 
@@ -192,26 +182,19 @@ class Windows:
         e, slide = self.e, self.columns
         axis = slide.along(self.box)
         if self.each_row is not None:
-            self.each_row(self._whole_row(row, skipped, rows, y), body)
+            self.each_row(self, Run(row, 0, skipped, rows, 0, 0, y, 0), body)
             return
         if not axis.padded:
             body(Run(e.variable(row), self.width, skipped, rows, 0, slide.kernel, y, None))
             return
-        run = _row_start(row, skipped, rows, y)
+        # No pixels yet, at the begin of the row.
+        run = Run(row, 0, skipped, rows, 0, 0, y, 0)
         left, whole, right = self.parts
         self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
         self._whole(run, body)
         self._cut_off(
             run, right, True, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body
         )
-
-    def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
-        axis = self.columns.along(self.box)
-        known = axis.before, axis.size, *self.parts, rows
-        before, size, left, whole, right, count = (
-            number for number in known if isinstance(number, int)
-        )
-        return Row(row, before, size, left, whole, right, skipped, count, y)
 
     def _whole(self, run: Run, body: Body) -> None:
         """The pixels of a row whose windows have all columns."""
@@ -229,7 +212,7 @@ class Windows:
     def _cut_off(
         self, run: Run, count: Value, right: bool, begin: Callable[[], Value], body: Body
     ) -> None:
-        """Pixels of a row, from column ``begin`` of those held on, that reach beyond the image."""
+        """Pixels of a row that reach beyond the image, from column ``begin`` of the buffer on."""
         e, slide = self.e, self.columns
         if isinstance(count, Register):
             known = cut_off(slide, right=right)
@@ -263,7 +246,7 @@ class Windows:
             body(replace(own, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
-        """Column of a row's first whole window, from the first column held."""
+        """Column of a row's first whole window, from the first column in the buffer."""
         e, slide = self.e, self.columns
         before = slide.along(self.box).before
         return (
@@ -293,7 +276,7 @@ class Windows:
             met = e.subtract(e.minimum(e.divide(reach, d), slide.kernel), out)
             first = e.add(x, e.multiply(out, d))
             at = e.variable(e.add(run.at, e.multiply(first, slide.stride_in(self.box))))
-            # Whoever takes a run may overwrite these.
+            # The code of a run may overwrite these registers.
             return self._own(out), self._own(met), at
 
         out, met, at = place()
@@ -309,7 +292,7 @@ class Windows:
         if not axis.padded:
             return 0, self.width, 0
         s, span = slide.stride, slide.span
-        # What holds of all tiles is not computed.
+        # A bound that no tile exceeds takes no instruction.
         cut = [(-(-before // s), size, width) for before, size, width in slide.tiles]
         left = e.divide(e.add(axis.before, s - 1), s)
         if any(number > width for number, _, width in cut):
@@ -328,8 +311,3 @@ class Windows:
             whole = e.minimum(whole, e.subtract(self.width, left))
         self.some = all(min(max(least, 0) // s, most) > 0 for least, most in rooms)
         return left, whole, e.subtract(e.subtract(self.width, left), whole)
-
-
-def _row_start(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
-    """A run of no pixels at the begin of a row."""
-    return Run(row, 0, skipped, rows, 0, 0, y, 0)

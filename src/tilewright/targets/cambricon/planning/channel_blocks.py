@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilewright.errors import refuse
-from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage, substitute
 from tilewright.planning.layout import Layout
 
 PARALLEL, REDUCED = "g", "kh"
@@ -99,7 +99,7 @@ def _cut(stage: Stage, cuts: Cuts) -> Stage:
 def _apart(operand: Operand, meaning: Mapping[str, Affine], cuts: Cuts) -> Operand:
     """An operand over the blocks."""
     size, shape = block_of(operand), operand.shape
-    access = tuple(_substituted(axis, meaning) for axis in operand.access)
+    access = tuple(substitute(axis, meaning) for axis in operand.access)
     if size:
         ((dim, _),) = operand.access[CHANNELS].terms
         outer = Affine(((cuts[dim][0], 1),))
@@ -117,12 +117,3 @@ def _apart(operand: Operand, meaning: Mapping[str, Affine], cuts: Cuts) -> Opera
         shape = (shape[0], size, shape[CHANNELS] // size, *shape[3:])
         access = (access[0], Affine(((dim, 1),)), rows, *access[3:])
     return replace(operand, shape=shape, access=access)
-
-
-def _substituted(expression: Affine, meaning: Mapping[str, Affine]) -> Affine:
-    """The expression with dims replaced by expressions; dims without a meaning stay."""
-    terms: dict[str, int] = {}
-    for name, step in expression.terms:
-        for dim, inner in meaning.get(name, Affine(((name, 1),))).terms:
-            terms[dim] = terms.get(dim, 0) + step * inner
-    return Affine(tuple(terms.items()), expression.offset)

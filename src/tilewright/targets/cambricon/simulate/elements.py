@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.numerics.compiled import compiled_together
+from tilewright.targets.cambricon.simulate import state as at
 from tilewright.targets.cambricon.simulate.functions import (
     EXP,
     LOG,
@@ -17,19 +18,7 @@ from tilewright.targets.cambricon.simulate.functions import (
     powers,
     saturate16,
 )
-from tilewright.targets.cambricon.simulate.state import (
-    BASES,
-    COUNT,
-    FIRST,
-    OUT,
-    SECOND,
-    TABLES,
-    VALUE,
-    WIDTH,
-    WIDTH0,
-    WIDTH1,
-    Array,
-)
+from tilewright.targets.cambricon.simulate.state import Array, Chip
 
 CHUNK = 1024
 """Elements that are on their way at a time."""
@@ -40,29 +29,21 @@ TABLE_ELEMENTS = 512
 
 @compiled_together
 def read(
-    chip16: Array,
-    chip32: Array,
-    chip64: Array,
-    address: int,
-    width: int,
-    left: int,
-    wrap: bool,
-    count: int,
-    values: Array,
+    chip: Chip, address: int, width: int, left: int, wrap: bool, count: int, values: Array
 ) -> None:
     """Elements of ``width`` bytes, times 2**left; wrapped to 32 bits if ``wrap``."""
     # Slices, whose indices cannot be negative, so that the loops become vector instructions.
     values = values[:count]
     if width == 2:
-        narrow = chip16[address >> 1 : (address >> 1) + count]
+        narrow = chip.short[address >> 1 : (address >> 1) + count]
         for i in range(count):
             values[i] = np.int64(narrow[i])
     elif width == 4:
-        wide = chip32[address >> 2 : (address >> 2) + count]
+        wide = chip.wide[address >> 2 : (address >> 2) + count]
         for i in range(count):
             values[i] = np.int64(wide[i])
     else:
-        long = chip64[address >> 3 : (address >> 3) + count]
+        long = chip.long[address >> 3 : (address >> 3) + count]
         for i in range(count):
             values[i] = long[i]
     if left > 0:
@@ -97,26 +78,19 @@ def shifted(values: Array, count: int, shift: int) -> None:
 
 @compiled_together
 def write(
-    chip16: Array,
-    chip32: Array,
-    chip64: Array,
-    address: int,
-    width: int,
-    accumulate: bool,
-    count: int,
-    values: Array,
+    chip: Chip, address: int, width: int, accumulate: bool, count: int, values: Array
 ) -> None:
     """Elements of ``width`` bytes, after adding the old ones: 16 bits saturate, others wrap."""
     values = values[:count]
     if width == 2:
-        narrow = chip16[address >> 1 : (address >> 1) + count]
+        narrow = chip.short[address >> 1 : (address >> 1) + count]
         if accumulate:
             for i in range(count):
                 values[i] += np.int64(narrow[i])
         for i in range(count):
             narrow[i] = np.int16(saturate16(values[i]))
     elif width == 4:
-        wide = chip32[address >> 2 : (address >> 2) + count]
+        wide = chip.wide[address >> 2 : (address >> 2) + count]
         if accumulate:
             for i in range(count):
                 wide[i] = np.int32(values[i] + np.int64(wide[i]))
@@ -124,7 +98,7 @@ def write(
             for i in range(count):
                 wide[i] = np.int32(values[i])
     else:
-        long = chip64[address >> 3 : (address >> 3) + count]
+        long = chip.long[address >> 3 : (address >> 3) + count]
         for i in range(count):
             long[i] = values[i] + long[i] if accumulate else values[i]
 
@@ -185,34 +159,32 @@ def divide(a: Array, b: Array, count: int, shift: int, width: int) -> None:
 
 
 @compiled_together
-def on_elements(
-    opcode: int, bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array
-) -> None:
+def on_elements(opcode: int, bits: int, n: Array, chip: Chip) -> None:
     """Execute the instruction at hand, element by element; its operands are in ``n``."""
-    out, width, total = n[OUT], n[WIDTH], n[COUNT]
-    first, width0 = n[FIRST], n[WIDTH0]
-    second, width1 = n[SECOND], n[WIDTH1]
+    out, width, total = n[at.OUT], n[at.WIDTH], n[at.COUNT]
+    first, width0 = n[at.FIRST], n[at.WIDTH0]
+    second, width1 = n[at.SECOND], n[at.WIDTH1]
     accumulate, shift = bool(bits >> 6 & 1), shift_of(bits)
     left0, left1 = bits >> 19 & 31, bits >> 24 & 31
     wrap = width != 8 and width0 != 8 and width1 != 8
     number = bits >> 15 & 15
-    place = n[BASES + TABLES] // 2 + number * TABLE_ELEMENTS
-    table = chip16[place : place + TABLE_ELEMENTS]
+    place = n[at.BASES + at.TABLES] // 2 + number * TABLE_ELEMENTS
+    table = chip.short[place : place + TABLE_ELEMENTS]
     size = CHUNK
     if _overtakes(out, width, first, width0, total) or (
         width1 > 0 and _overtakes(out, width, second, width1, total)
     ):
         # A result lies on inputs of later elements: all are read before the first is written.
         size = max(total, 1)
-    a, b = room[0], room[1]
+    a, b = chip.room[0], chip.room[1]
     if width1 == 0:
         for i in range(min(size, total)):
-            b[i] = n[VALUE]
+            b[i] = n[at.VALUE]
     for start in range(0, total, size):
         count = min(size, total - start)
-        read(chip16, chip32, chip64, first + start * width0, width0, left0, wrap, count, a)
+        read(chip, first + start * width0, width0, left0, wrap, count, a)
         if width1 > 0:
-            read(chip16, chip32, chip64, second + start * width1, width1, left1, wrap, count, b)
+            read(chip, second + start * width1, width1, left1, wrap, count, b)
         if opcode == 0x33:
             if number > 0:
                 powers(table, a, b, count, shift)
@@ -231,32 +203,32 @@ def on_elements(
                 if wrap:
                     wrap32(a, count)
             shifted(a, count, shift)
-        write(chip16, chip32, chip64, out + start * width, width, accumulate, count, a)
+        write(chip, out + start * width, width, accumulate, count, a)
 
 
 @compiled_together
 def _overtakes(out: int, out_width: int, source: int, width: int, count: int) -> bool:
     """Return True if writing elements in order would overwrite some that are yet to be read."""
     apart = out + count * out_width <= source or source + count * width <= out
-    behind = out <= source and out_width <= width
-    return not (apart or behind)
+    follows = out <= source and out_width <= width
+    return not (apart or follows)
 
 
 @compiled_together
-def reduced(opcode: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> int:
+def reduced(opcode: int, n: Array, chip: Chip) -> int:
     """The sum of products modulo 2**32 (VDOT), or the greatest or least (VMAX, VMIN)."""
-    count, width0, width1 = n[COUNT], n[WIDTH0], n[WIDTH1]
+    count, width0, width1 = n[at.COUNT], n[at.WIDTH0], n[at.WIDTH1]
     total = np.int64(0)
     if opcode == 0x39:
         total = np.int64(-(1 << 31))
     elif opcode == 0x3A:
         total = np.int64((1 << 31) - 1)
-    a, b = room[0], room[1]
+    a, b = chip.room[0], chip.room[1]
     for start in range(0, count, CHUNK):
         part = min(CHUNK, count - start)
-        read(chip16, chip32, chip64, n[FIRST] + start * width0, width0, 0, False, part, a)
+        read(chip, n[at.FIRST] + start * width0, width0, 0, False, part, a)
         if width1 > 0:
-            read(chip16, chip32, chip64, n[SECOND] + start * width1, width1, 0, False, part, b)
+            read(chip, n[at.SECOND] + start * width1, width1, 0, False, part, b)
             for i in range(part):
                 total += a[i] * b[i]
         elif opcode == 0x39:

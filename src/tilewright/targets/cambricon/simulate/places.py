@@ -5,22 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.numerics.compiled import compiled_together
-from tilewright.targets.cambricon.simulate.state import (
-    ACCESS,
-    ALIGNMENT,
-    BASES,
-    BOUNDS,
-    DONE,
-    ERROR_ADDRESS,
-    ERROR_BYTES,
-    ERROR_MEMORY,
-    MAIN,
-    SIZE,
-    SIZES,
-    TIME_ONLY,
-    UNINITIALISED,
-    Array,
-)
+from tilewright.targets.cambricon.simulate import state as at
+from tilewright.targets.cambricon.simulate.state import Array
 
 BLOCK = 128
 """Bytes that one number of the mask of written elements stands for."""
@@ -84,25 +70,25 @@ def touch(
     Reads are checked for bytes that were never written, unless only the time is wanted; the caller
     marks what it writes.
     """
-    n[ERROR_MEMORY] = memory
-    n[ERROR_ADDRESS] = address
-    n[ERROR_BYTES] = count * width
+    n[at.ERROR_MEMORY] = memory
+    n[at.ERROR_ADDRESS] = address
+    n[at.ERROR_BYTES] = count * width
     if count < 0:
-        return SIZE
-    capacity = n[SIZES + memory]
+        return at.SIZE
+    capacity = n[at.SIZES + memory]
     if address < 0 or count > capacity or address + count * width > capacity:
-        return BOUNDS
-    if memory != MAIN and address & (width - 1):
-        return ALIGNMENT
-    place = ACCESS + 4 * number
+        return at.BOUNDS
+    if memory != at.MAIN and address & (width - 1):
+        return at.ALIGNMENT
+    place = at.ACCESS + 4 * number
     n[place] = memory
     n[place + 1] = address
     n[place + 2] = address + count * width
     n[place + 3] = 1 if write else 0
-    if not write and memory < 2 and not n[TIME_ONLY]:
-        base = n[BASES + memory]
-        at = missing(known, base + address, base + address + count * width)
-        if at >= 0:
-            n[ERROR_ADDRESS] = at - base
-            return UNINITIALISED
-    return DONE
+    if not write and memory < 2 and not n[at.TIME_ONLY]:
+        base = n[at.BASES + memory]
+        byte = missing(known, base + address, base + address + count * width)
+        if byte >= 0:
+            n[at.ERROR_ADDRESS] = byte - base
+            return at.UNINITIALISED
+    return at.DONE

@@ -9,18 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.numerics.compiled import compiled_together
+from tilewright.targets.cambricon.simulate import state as at
 from tilewright.targets.cambricon.simulate.elements import shift_of, shifted, write
 from tilewright.targets.cambricon.simulate.pairs import vector_matrix
-from tilewright.targets.cambricon.simulate.state import (
-    COUNT,
-    COUNT1,
-    FIRST,
-    OUT,
-    RANDOM,
-    SECOND,
-    WIDTH,
-    Array,
-)
+from tilewright.targets.cambricon.simulate.state import Array, Chip
 
 
 @compiled_together
@@ -38,25 +30,16 @@ def matrix_vector(
 
 
 @compiled_together
-def product(
-    opcode: int,
-    bits: int,
-    n: Array,
-    chip16: Array,
-    chip32: Array,
-    chip64: Array,
-    room: Array,
-    sums: Array,
-) -> None:
+def product(opcode: int, bits: int, n: Array, chip: Chip, sums: Array) -> None:
     """MMV and VMM; the matrix is ``SECOND``."""
-    outs, ins, out = n[COUNT], n[COUNT1], n[OUT]
-    matrix, vector = n[SECOND] >> 1, n[FIRST] >> 1
+    outs, ins, out = n[at.COUNT], n[at.COUNT1], n[at.OUT]
+    matrix, vector = n[at.SECOND] >> 1, n[at.FIRST] >> 1
     if opcode == 0x20:
-        matrix_vector(chip16, matrix, vector, outs, ins, sums)
+        matrix_vector(chip.short, matrix, vector, outs, ins, sums)
     else:
-        vector_matrix(chip16, matrix, vector, outs, ins, sums)
-    if n[WIDTH] == 4 and shift_of(bits) == 0:  # by far the most frequent
-        wide = chip32[out >> 2 : (out >> 2) + outs]
+        vector_matrix(chip.short, matrix, vector, outs, ins, sums)
+    if n[at.WIDTH] == 4 and shift_of(bits) == 0:  # by far the most frequent
+        wide = chip.wide[out >> 2 : (out >> 2) + outs]
         if bits >> 6 & 1:
             for o in range(outs):
                 wide[o] = np.int32(wide[o] + sums[o])
@@ -64,52 +47,43 @@ def product(
             for o in range(outs):
                 wide[o] = sums[o]
         return
-    values = room[0, :outs]
+    values = chip.room[0, :outs]
     for o in range(outs):
         values[o] = np.int64(sums[o])
-    put(bits, out, n[WIDTH], outs, chip16, chip32, chip64, values)
+    put(bits, out, n[at.WIDTH], outs, chip, values)
 
 
 @compiled_together
-def put(
-    bits: int,
-    address: int,
-    width: int,
-    count: int,
-    chip16: Array,
-    chip32: Array,
-    chip64: Array,
-    sums: Array,
-) -> None:
+def put(bits: int, address: int, width: int, count: int, chip: Chip, sums: Array) -> None:
     """Shift sums and write them as elements of ``width`` bytes."""
     shift = shift_of(bits)
     if shift:
         shifted(sums, count, shift)
-    write(chip16, chip32, chip64, address, width, bool(bits >> 6 & 1), count, sums)
+    write(chip, address, width, bool(bits >> 6 & 1), count, sums)
 
 
 @compiled_together
-def outer(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
+def outer(bits: int, n: Array, chip: Chip) -> None:
     """OP: m[i, j] = v0[i] * v1[j], row by row."""
-    rows, columns, width = n[COUNT], n[COUNT1], n[WIDTH]
-    first, second = n[FIRST] // 2, n[SECOND] // 2
-    values, v1 = room[0, :columns], chip16[second : second + columns]
+    rows, columns, width = n[at.COUNT], n[at.COUNT1], n[at.WIDTH]
+    first, second = n[at.FIRST] // 2, n[at.SECOND] // 2
+    values, v1 = chip.room[0, :columns], chip.short[second : second + columns]
     for i in range(rows):
-        x = np.int64(chip16[first + i])
+        x = np.int64(chip.short[first + i])
         for j in range(columns):
             values[j] = x * np.int64(v1[j])
-        put(bits, n[OUT] + i * columns * width, width, columns, chip16, chip32, chip64, values)
+        put(bits, n[at.OUT] + i * columns * width, width, columns, chip, values)
 
 
 @compiled_together
-def random(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
+def random(bits: int, n: Array, chip: Chip) -> None:
     """RV: xorshift64*, the upper 15 bits of each number."""
-    x = np.uint64(n[RANDOM])
-    values = room[0]
-    for i in range(n[COUNT]):
+    x = np.uint64(n[at.RANDOM])
+    values = chip.room[0]
+    for i in range(n[at.COUNT]):
         x ^= x >> np.uint64(12)
         x ^= x << np.uint64(25)
         x ^= x >> np.uint64(27)
         values[i] = np.int64((x * np.uint64(2685821657736338717)) >> np.uint64(49))
-    n[RANDOM] = np.int64(x)
-    put(bits & ~(1 << 6), n[OUT], n[WIDTH], n[COUNT], chip16, chip32, chip64, values)
+    n[at.RANDOM] = np.int64(x)
+    put(bits & ~(1 << 6), n[at.OUT], n[at.WIDTH], n[at.COUNT], chip, values)

@@ -13,9 +13,9 @@ from tilewright.machine import Machine
 from tilewright.targets.cambricon.formats import REGISTERS, UNITS
 from tilewright.targets.cambricon.isa import BY_OPCODE
 from tilewright.targets.cambricon.machine import REFILL, lanes_of, queue_of
-from tilewright.targets.cambricon.simulate import state as places
+from tilewright.targets.cambricon.simulate import state as at
 from tilewright.targets.cambricon.simulate.failures import failure
-from tilewright.targets.cambricon.simulate.state import KERNEL, Array, State
+from tilewright.targets.cambricon.simulate.state import KERNEL, Array, Chip, State
 from tilewright.targets.cambricon.simulate.words import take_apart
 
 MOVES = ("vload", "vstore", "mload", "mstore", "load_table")
@@ -130,7 +130,7 @@ class Simulator:
         self.label = label
         count = int(self.program[:, KERNEL].max()) + 1 if len(self.words) else 1
         self.state = _state(machine, main, len(self.words), count, events, races, seed)
-        self.state.n[places.TIME_ONLY] = not values
+        self.state.n[at.TIME_ONLY] = not values
 
     def run(
         self,
@@ -148,18 +148,18 @@ class Simulator:
         from tilewright.targets.cambricon.simulate.loop import run  # compiled on first use
 
         s = self.state
-        s.n[places.PC] = start
+        s.n[at.PC] = start
         stop = len(self.words) if end is None else end
-        first = int(s.n[places.STEPS])
+        first = int(s.n[at.STEPS])
         with np.errstate(all="ignore"):
             while True:
-                left = limit - (int(s.n[places.STEPS]) - first)
+                left = limit - (int(s.n[at.STEPS]) - first)
                 status = run(self.program, s, stop, min(budget, left))
-                if status == places.DONE:
+                if status == at.DONE:
                     return
-                if status == places.FULL:
+                if status == at.FULL:
                     s = self._grow()
-                elif status != places.MORE:
+                elif status != at.MORE:
                     raise failure(status, self.words, s, self.label)
                 elif left <= budget:
                     raise self._endless(stop, limit)
@@ -171,30 +171,30 @@ class Simulator:
         s = self.state
         n, t = s.n, s.t
         cycles = finish(n, t, s.kernels, s.events)
-        counts = n[places.COUNTS : places.COUNTS + 256]
-        moved = n[places.MOVED : places.MOVED + 6].tolist()
-        events = s.events[: int(n[places.EVENTS])]
+        counts = n[at.COUNTS : at.COUNTS + 256]
+        moved = n[at.MOVED : at.MOVED + 6].tolist()
+        events = s.events[: int(n[at.EVENTS])]
         memories = ("vsm", "msm", "tables", self.machine.main)
-        races = s.races[: int(n[places.RACES])].tolist()
-        busy = t[places.BUSY : places.BUSY + 5].tolist()
-        vsm, msm = int(n[places.SIZES + places.VSM]), int(n[places.SIZES + places.MSM])
+        races = s.races[: int(n[at.RACES])].tolist()
+        busy = t[at.BUSY : at.BUSY + 5].tolist()
+        vsm, msm = int(n[at.SIZES + at.VSM]), int(n[at.SIZES + at.MSM])
         return Result(
             cycles=float(cycles),
-            instructions=int(n[places.STEPS]),
+            instructions=int(n[at.STEPS]),
             counts={BY_OPCODE[i].mnemonic: int(counts[i]) for i in np.flatnonzero(counts).tolist()},
             bytes=dict(zip((*MOVES, "scalar"), moved, strict=True)),
             busy=dict(zip(UNITS, busy, strict=True)),
-            kernel_start=s.kernels[:, places.KERNEL_START].copy(),
-            kernel_end=s.kernels[:, places.KERNEL_END].copy(),
-            kernel_bytes=s.kernels[:, places.KERNEL_BYTES].astype(np.int64),
-            kernel_busy=s.kernels[:, places.KERNEL_BUSY :].copy(),
-            registers=n[places.REGISTER : places.REGISTER + REGISTERS].copy(),
-            vsm=s.chip[:vsm],
-            msm=s.chip[n[places.BASES + places.MSM] :][:msm],
-            events=events[:, : places.EVENT_START].astype(np.int64),
-            times=events[:, places.EVENT_START :].copy(),
+            kernel_start=s.kernels[:, at.KERNEL_START].copy(),
+            kernel_end=s.kernels[:, at.KERNEL_END].copy(),
+            kernel_bytes=s.kernels[:, at.KERNEL_BYTES].astype(np.int64),
+            kernel_busy=s.kernels[:, at.KERNEL_BUSY :].copy(),
+            registers=n[at.REGISTER : at.REGISTER + REGISTERS].copy(),
+            vsm=s.chip.data[:vsm],
+            msm=s.chip.data[n[at.BASES + at.MSM] :][:msm],
+            events=events[:, : at.EVENT_START].astype(np.int64),
+            times=events[:, at.EVENT_START :].copy(),
             races=tuple(Race(a, b, memories[m], byte) for a, b, m, byte in races),
-            races_complete=not bool(n[places.LOST]) and len(races) < MAX_RACES,
+            races_complete=not bool(n[at.LOST]) and len(races) < MAX_RACES,
         )
 
     def _grow(self) -> State:
@@ -210,11 +210,11 @@ class Simulator:
         """The refusal of a program that does not end: where it goes round."""
         from tilewright.targets.cambricon.simulate.loop import run
 
-        seen = {int(self.state.n[places.PC])}
+        seen = {int(self.state.n[at.PC])}
         for _ in range(LOOP):
-            if run(self.program, self.state, stop, 1) != places.MORE:
+            if run(self.program, self.state, stop, 1) != at.MORE:
                 break
-            seen.add(int(self.state.n[places.PC]))
+            seen.add(int(self.state.n[at.PC]))
         first, last = (self.label or "word {}".format)(min(seen)), max(seen)
         return refuse(
             "program-endless",
@@ -251,40 +251,37 @@ def _state(
     races: bool,
     seed: int,
 ) -> State:
-    n = np.zeros(places.INTEGERS, np.int64)
-    t = np.zeros(places.STARTS + queue_of(machine))
-    n[places.RANDOM] = np.array([seed or SEED], np.uint64).view(np.int64)[0]
+    n = np.zeros(at.INTEGERS, np.int64)
+    t = np.zeros(at.STARTS + queue_of(machine))
+    n[at.RANDOM] = np.array([seed or SEED], np.uint64).view(np.int64)[0]
     size = 0
-    for memory, name in ((places.VSM, "vsm"), (places.MSM, "msm"), (places.TABLES, "tables")):
-        n[places.BASES + memory] = size
-        n[places.SIZES + memory] = machine.memory(name).bytes or 0
-        size += -(-int(n[places.SIZES + memory]) // BLOCK) * BLOCK
-    n[places.SIZES + places.MAIN] = len(main)
-    n[places.EVENT : places.EVENT + 5] = -1
-    t[places.LANES] = lanes_of(machine)
-    t[places.BANDWIDTH] = machine.memory(machine.main).bytes_per_cycle or np.inf
-    t[places.REFILL] = REFILL
+    for memory, name in ((at.VSM, "vsm"), (at.MSM, "msm"), (at.TABLES, "tables")):
+        n[at.BASES + memory] = size
+        n[at.SIZES + memory] = machine.memory(name).bytes or 0
+        size += -(-int(n[at.SIZES + memory]) // BLOCK) * BLOCK
+    n[at.SIZES + at.MAIN] = len(main)
+    n[at.EVENT : at.EVENT + 5] = -1
+    t[at.LANES] = lanes_of(machine)
+    t[at.BANDWIDTH] = machine.memory(machine.main).bytes_per_cycle or np.inf
+    t[at.REFILL] = REFILL
     moves = {move.name: move for move in machine.moves}
     for number, name in enumerate((*MOVES, "vload")):
-        t[places.RATE + number] = moves[name].bytes_per_cycle
-        t[places.LATENCY + number] = moves[name].latency
-    totals = np.zeros((kernels, places.KERNEL_COLUMNS))
-    totals[:, places.KERNEL_START] = np.inf
+        t[at.RATE + number] = moves[name].bytes_per_cycle
+        t[at.LATENCY + number] = moves[name].latency
+    totals = np.zeros((kernels, at.KERNEL_COLUMNS))
+    totals[:, at.KERNEL_START] = np.inf
     chip = np.zeros(size, np.uint8)
+    room = np.zeros((2, max(size // 2, ROOM)), np.int64)
     return State(
         n=n,
         t=t,
-        chip=chip,
-        chip16=chip.view(np.int16),
-        chip32=chip.view(np.int32),
-        chip64=chip.view(np.int64),
+        chip=Chip(chip, chip.view(np.int16), chip.view(np.int32), chip.view(np.int64), room),
         main=main,
         known=np.zeros(size // BLOCK, np.uint64),
         visited=np.zeros(words, np.bool_),
         kernels=totals,
-        events=np.zeros((FIRST_EVENTS if events else 0, places.EVENT_COLUMNS)),
-        room=np.zeros((2, max(size // 2, ROOM)), np.int64),
-        sums=np.zeros(max(int(n[places.SIZES + places.VSM]) // 2, 1), np.int32),
+        events=np.zeros((FIRST_EVENTS if events else 0, at.EVENT_COLUMNS)),
+        sums=np.zeros(max(int(n[at.SIZES + at.VSM]) // 2, 1), np.int32),
         shadow=np.zeros((size // 2 if races else 0, 9), np.int64),
         recent=np.zeros((MAX_RECENT if races else 0, 5), np.int64),
         races=np.zeros((MAX_RACES if races else 0, 4), np.int64),

@@ -46,7 +46,8 @@ REGISTER = 32
 TABLE_SIZE = 96
 """Elements that each of 16 tables holds."""
 RANGE_COUNT, RANGES = 112, 120
-"""Of each unit's last instruction: up to four of memory, first byte, byte behind, written."""
+"""Of each unit's last instruction: up to four accesses: memory, first byte, the byte after
+the last, whether it is written."""
 ACCESS = 200
 """The same of the instruction at hand."""
 EVENT, OWNER, MOVED, COUNTS = 216, 224, 232, 240
@@ -70,16 +71,24 @@ KERNEL_START, KERNEL_END, KERNEL_BYTES, KERNEL_BUSY, KERNEL_COLUMNS = 0, 1, 2, 3
 EVENT_WORD, EVENT_UNIT, EVENT_KERNEL, EVENT_BYTES, EVENT_START, EVENT_END, EVENT_COLUMNS = range(7)
 
 
+class Chip(NamedTuple):
+    """The memories on the chip, one after the other: VSM, MSM and the tables."""
+
+    data: Array
+    """Their bytes; then the same as numbers of 16, 32 and 64 bits."""
+    short: Array
+    wide: Array
+    long: Array
+    room: Array
+    """Two rows for elements on their way through a unit."""
+
+
 class State(NamedTuple):
     """The arrays that hold the simulator's state."""
 
     n: Array
     t: Array
-    chip: Array
-    """VSM, MSM and the tables, in bytes; then the same as numbers of 16, 32 and 64 bits."""
-    chip16: Array
-    chip32: Array
-    chip64: Array
+    chip: Chip
     main: Array
     known: Array
     """A bit for every two bytes of the chip that were written, 64 in a number."""
@@ -87,8 +96,6 @@ class State(NamedTuple):
     """Words that were fetched."""
     kernels: Array
     events: Array
-    room: Array
-    """Two rows for elements on their way through a unit."""
     sums: Array
     """Room for the sums of a product, 32 bits each."""
     shadow: Array

@@ -7,7 +7,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.formats import IMMEDIATE_FLAG, NUMBER
 from tilewright.targets.cambricon.isa import ACC_C, BY_OPCODE, EXCLUSIVE, hidden
-from tilewright.targets.cambricon.simulate import state as places
+from tilewright.targets.cambricon.simulate import state as at
 from tilewright.targets.cambricon.simulate.state import Array
 
 
@@ -17,11 +17,11 @@ def take_apart(words: Array, kernels: Array | None = None) -> Array:
     Raises TilewrightError (``isa-word``) at the first word that is no instruction.
     """
     words = np.ascontiguousarray(words, np.uint64)
-    table = np.zeros((words.size, places.COLUMNS), np.int64)
+    table = np.zeros((words.size, at.COLUMNS), np.int64)
     opcode = (words >> np.uint64(ACC_C.opcode_low)).astype(np.int64)
-    table[:, places.OPCODE] = opcode
-    table[:, places.BITS] = words & np.uint64((1 << 32) - 1)
-    table[:, places.KERNEL] = 0 if kernels is None else kernels
+    table[:, at.OPCODE] = opcode
+    table[:, at.BITS] = words & np.uint64((1 << 32) - 1)
+    table[:, at.KERNEL] = 0 if kernels is None else kernels
     wrong = np.ones(words.size, np.bool_)
     for number in np.unique(opcode).tolist():
         instruction = BY_OPCODE.get(number)
@@ -32,13 +32,13 @@ def take_apart(words: Array, kernels: Array | None = None) -> Array:
         columns = instruction.format.unpack(units)
         wrong[rows] = instruction.format.invalid(units) | hidden(instruction, columns)
         for index, name in enumerate(instruction.registers):
-            table[rows, places.REGISTERS + index] = columns[name]
-        table[rows, places.FIELDS] = len(instruction.registers)
+            table[rows, at.REGISTERS + index] = columns[name]
+        table[rows, at.FIELDS] = len(instruction.registers)
         if instruction.numbered:
-            table[rows, places.IMMEDIATE] = columns[NUMBER.name]
+            table[rows, at.IMMEDIATE] = columns[NUMBER.name]
         if instruction.flagged:
-            table[rows, places.FLAG] = columns[IMMEDIATE_FLAG.name]
-            table[rows, places.FIELDS] -= columns[IMMEDIATE_FLAG.name]
+            table[rows, at.FLAG] = columns[IMMEDIATE_FLAG.name]
+            table[rows, at.FIELDS] -= columns[IMMEDIATE_FLAG.name]
         for first, second in EXCLUSIVE:
             if first in instruction.by_name and second in instruction.by_name:
                 wrong[rows] |= (columns[first] != 0) & (columns[second] != 0)
