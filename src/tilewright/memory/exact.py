@@ -270,6 +270,3 @@ def _fit(part: _Part, capacity: int, budget: _Budget, rules: Sequence[int]) -> l
         if used >= allowed:
             raise _OutOfBudget
     raise AssertionError  # there is always a next attempt
-
-
-__all__ = ["NODES", "allocate_exactly", "improve"]

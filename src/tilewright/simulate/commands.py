@@ -96,15 +96,3 @@ def transfer_bytes(move: Move, run: Any, count: Any = 1, *, address: Any = 0) ->
 
 def _rounded(run: NDArray[np.int64], address: NDArray[np.int64], step: int) -> NDArray[np.int64]:
     return (address % step + run + step - 1) // step * step
-
-
-__all__ = [
-    "ACCESS",
-    "MAX_ENGINES",
-    "TIMED",
-    "AccessArray",
-    "TimedArray",
-    "access_table",
-    "timed_table",
-    "transfer_bytes",
-]

@@ -71,6 +71,3 @@ def with_signal(move: MoveOp) -> list[Operation]:
     """A transfer and its signal."""
     signal = signal_of(move)
     return [move] if signal is None else [move, signal]
-
-
-__all__ = ["Step", "signal_of", "steps_of", "with_signal"]

@@ -443,16 +443,3 @@ def _unique(names: Sequence[str], subject: str, where: str) -> None:
         if name in seen:
             raise VerifyException(f"{where}: {subject} {name} is named twice")
         seen.add(name)
-
-
-__all__ = [
-    "LARGEST",
-    "check_buffer",
-    "check_compute",
-    "check_domain",
-    "check_event",
-    "check_loop",
-    "check_move",
-    "check_program",
-    "check_stage",
-]

@@ -373,6 +373,3 @@ def _symbol(buffer: BufferOp) -> str:
 def _group(op: Command) -> list[Command]:
     """A command's operation, and the moves that travel with it."""
     return [op, *followers_of(op)]
-
-
-__all__ = ["Call", "KernelWriter", "Value", "engine_constant", "ticket_type"]

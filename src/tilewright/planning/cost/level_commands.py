@@ -69,6 +69,3 @@ class LevelCommands:
             return Commands(tiling).cycles(), moved
         except TilewrightError:
             return None  # An axis changes with two loops, such as groups and their channels.
-
-
-__all__ = ["LevelCommands"]

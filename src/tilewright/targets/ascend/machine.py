@@ -318,15 +318,3 @@ def _primitives(core: DaVinci) -> list[Primitive]:
         peak="d0*d1*d2*d3*d4*d5/128",
     )
     return [products, points]
-
-
-__all__ = [
-    "ASCEND_310",
-    "ASCEND_910",
-    "ASCEND_910B1",
-    "CORES",
-    "DaVinci",
-    "Rate",
-    "assumptions",
-    "machine_of",
-]

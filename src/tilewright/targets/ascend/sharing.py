@@ -139,14 +139,3 @@ def loading_rates(
             elif target == "gm":
                 rates[source, home] = path.value if held else own
     return rates
-
-
-__all__ = [
-    "MainMemory",
-    "estimate",
-    "first_block",
-    "loading_rates",
-    "main_memory",
-    "makespan",
-    "simulate_blocks",
-]

@@ -80,6 +80,3 @@ def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:
         for program in read_kernels((folder / f"{name}.c").read_text(), runner.core)
         if program.name == name
     }
-
-
-__all__ = ["write_timeline"]

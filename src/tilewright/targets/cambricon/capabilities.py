@@ -99,11 +99,3 @@ class CambriconOperand(StoresTiles):
         for name in self.waits if dims else ():
             if name not in dims:
                 yield "waits", f"no operation of the primitive has a dim {name[:80]!r}", ""
-
-
-__all__ = [
-    "CambriconMachine",
-    "CambriconMove",
-    "CambriconOperand",
-    "CambriconPrimitive",
-]

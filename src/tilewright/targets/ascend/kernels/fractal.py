@@ -346,6 +346,3 @@ def defractalise(
 ) -> Program:
     """The kernel from ``nz`` to ``plain``, without flags; see ``fractalise``."""
     return _Conversion(rows, columns, method, core, True, name, short, wide).program()
-
-
-__all__ = ["METHODS", "Method", "Piece", "defractalise", "fractalise", "piece_of"]

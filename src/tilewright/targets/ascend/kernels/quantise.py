@@ -163,6 +163,3 @@ def converted(
     the recipe (recipes.py).
     """
     return _Conversion(of, operation, scalars, core, name).program()
-
-
-__all__ = ["Blocks", "converted"]

@@ -227,6 +227,3 @@ class Softmax:
         e.emit("VAS.wide.wide0", values, n, values, greatest)
         decay = f".shift={self.points[0]}" if self.points[0] else ""
         e.emit(f"VEXP.decay.wide.wide0{decay}", values, n, values)
-
-
-__all__ = ["Lrn", "Softmax"]
