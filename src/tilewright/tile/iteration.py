@@ -27,16 +27,13 @@ from tilewright.ir.types import Array
 from tilewright.memory.alignment import ceil_div
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.dialect import (
-    BarrierOp,
     BufferOp,
     ComputeOp,
     DomainOp,
     LoopOp,
-    MoveOp,
     ProgramOp,
     Scope,
-    SignalOp,
-    WaitOp,
+    TensorOp,
     enclosing_loops,
     part_block,
 )
@@ -217,43 +214,21 @@ class Order:
         self._blocks[program.body.block] = whole_rows({**program.extents, **(extents or {})})
 
     def _weigh(self, block: Block) -> int:
-        """Give every operation its offset in keys; returns the keys that one run takes.
+        """Give every operation its offset in keys, in the order of issue (issue_order.py); returns
+        the keys that one run takes.
 
-        A loop takes as many keys as its longest run, so keys are comparable, not dense. The keys
-        in front of a block's first loop belong to its moves that are issued ahead.
+        A loop takes as many keys as its longest run, so keys are comparable, not dense.
         """
-        if self.program.issuer is not None:
-            return self._weigh_issued(block)
-        weight = 0
-        ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
-        for op in block.ops:
-            if isinstance(op, LoopOp):
-                self._ahead |= {move: weight + number for number, move in enumerate(ahead)}
-                weight += len(ahead)
-                ahead = []
-            self._offsets[op] = weight
-            if isinstance(op, LoopOp):
-                trips = max(0, ceil_div(op.upper_bound - op.lower_bound, op.step_size))
-                weight += trips * self._weigh(op.body.block)
-            elif isinstance(op, DomainOp):
-                weight += self._weigh(op.body.block)
-            elif isinstance(op, (MoveOp, ComputeOp, SignalOp, WaitOp, BarrierOp)):
-                weight += 1
-        self._weights[block] = weight
-        return weight
-
-    def _weigh_issued(self, block: Block) -> int:
-        """Do so in the order of an issuer."""
         weight = 0
         for step in steps_of(self.program, block):
             op, offsets = step.op, {"first": self._first, "next": self._ahead}.get(step.run)
             (self._offsets if offsets is None else offsets)[op] = weight
             if isinstance(op, LoopOp):
-                trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
+                trips = max(0, ceil_div(op.upper_bound - op.lower_bound, op.step_size))
                 weight += trips * self._weigh(op.body.block)
             elif isinstance(op, DomainOp):
                 weight += self._weigh(op.body.block)
-            elif not isinstance(op, BufferOp):
+            elif not isinstance(op, (BufferOp, TensorOp)):
                 weight += 1
         self._weights[block] = weight
         return weight

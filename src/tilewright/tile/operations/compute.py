@@ -128,12 +128,6 @@ class ComputeOp(TileOperation):
             properties["names"] = syntax.parse_pairs(parser)
         return syntax.finish(parser, cls, properties, [output], region=True)
 
-    def verify_(self) -> None:
-        """Check the chain of stages and the waits."""
-        from tilewright.tile.verify import check_compute
-
-        check_compute(self)
-
 
 @irdl_op_definition
 class StageOp(TileOperation):
@@ -177,9 +171,3 @@ class StageOp(TileOperation):
         parser.parse_punctuation(":")
         kind = parser.parse_type()
         return syntax.finish(parser, cls, properties, [inputs], [kind])
-
-    def verify_(self) -> None:
-        """Check the windows against the operands."""
-        from tilewright.tile.verify import check_stage
-
-        check_stage(self)

@@ -112,12 +112,6 @@ class ProgramOp(TileOperation):
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)
 
-    def verify_(self) -> None:
-        """Check dims and names."""
-        from tilewright.tile.verify import check_program
-
-        check_program(self)
-
 
 @irdl_op_definition
 class TensorOp(TileOperation):
@@ -215,12 +209,6 @@ class LoopOp(TileOperation):
         properties["memory"] = syntax.optional_plain(parser, "for")
         return syntax.finish(parser, cls, properties, region=True)
 
-    def verify_(self) -> None:
-        """Check the dim and the bounds."""
-        from tilewright.tile.verify import check_loop
-
-        check_loop(self)
-
 
 @irdl_op_definition
 class DomainOp(TileOperation):
@@ -288,12 +276,6 @@ class DomainOp(TileOperation):
             "sliding": syntax.optional_plain(parser, "sliding"),
         }
         return syntax.finish(parser, cls, properties, region=True)
-
-    def verify_(self) -> None:
-        """Check the dims and their expressions."""
-        from tilewright.tile.verify import check_domain
-
-        check_domain(self)
 
 
 Scope = LoopOp | DomainOp
