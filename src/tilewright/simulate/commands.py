@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.machine.model import MAX_ENGINES, Move
+from tilewright.machine.checks import MAX_ENGINES
+from tilewright.machine.model import Move
 
 TIMED = np.dtype(
     [

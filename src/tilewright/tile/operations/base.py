@@ -27,6 +27,11 @@ class TileOperation(IRDLOperation):
         """Set a property to a plain value."""
         self.properties[name] = to_attribute(value)
 
+    @property
+    def wait_list(self) -> tuple[str, ...]:
+        """The waits of a move or a compute, as text."""
+        return self.get("waits", ())
+
     def verify_(self) -> None:
         """Check the operation, as verify.py has it for its kind."""
         from tilewright.tile.verify import check

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from tilewright.ir import (
     ArrayAttr,
@@ -76,11 +76,6 @@ class ComputeOp(TileOperation):
     def stages(self) -> list[StageOp]:
         """The stages, in order."""
         return [op for op in self.body.block.ops if isinstance(op, StageOp)]
-
-    @property
-    def wait_list(self) -> tuple[str, ...]:
-        """The waits, as text."""
-        return cast("tuple[str, ...]", self.get("waits", ()))
 
     @property
     def dim_names(self) -> dict[str, str]:

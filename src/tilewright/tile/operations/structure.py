@@ -104,11 +104,8 @@ class ProgramOp(TileOperation):
         parser.parse_keyword("on")
         properties["machine"] = StringAttr(parser.parse_str_literal())
         properties["dims"], properties["reduction"] = syntax.parse_dims(parser)
-        properties["levels"] = syntax.optional_plain(parser, "levels")
-        properties["slots"] = syntax.optional_plain(parser, "slots")
-        properties["shared"] = syntax.optional_plain(parser, "shared")
-        properties["exchanged"] = syntax.optional_plain(parser, "exchanged")
-        properties["rooms"] = syntax.optional_plain(parser, "rooms")
+        for name in syntax.HEADER:
+            properties[name] = syntax.optional_plain(parser, name)
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)
 

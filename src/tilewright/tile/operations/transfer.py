@@ -252,11 +252,6 @@ class MoveOp(TileOperation):
                 return end.owner
         raise VerifyException("tile.move: one end must be a buffer")
 
-    @property
-    def wait_list(self) -> tuple[str, ...]:
-        """The waits, as text."""
-        return cast("tuple[str, ...]", self.get("waits", ()))
-
     def print(self, printer: Printer) -> None:
         """Print the move in the tile dialect's syntax."""
         printer.print_string(" ")
