@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine.model import Machine
 from tilewright.simulate.commands import AccessArray, TimedArray
-from tilewright.simulate.timing import columns_of, refuse_beyond
+from tilewright.simulate.timing import columns_of, name_of, refuse_beyond
 
 MAX_RUNS = 1 << 22
 """Contiguous runs that one access may have."""
@@ -181,7 +181,7 @@ def _check_accesses(
         raise refuse(
             "program-bounds",
             f"touches {memory.name} up to byte {int(reach[where])}, but it has {memory.bytes}",
-            f"command {command}" + (f" ({label(command)})" if label else ""),
+            name_of(command, label),
         )
 
 
@@ -247,5 +247,5 @@ def _stuck(
     done: set[int], commands: TimedArray, label: Callable[[int], str] | None
 ) -> TilewrightError:
     command = next(c for c in range(len(commands)) if c not in done)
-    name = f"command {command}" + (f" ({label(command)})" if label else "")
-    return refuse("program-deadlock", f"{name} waits for ever: it waits, in a cycle, for itself")
+    reason = f"{name_of(command, label)} waits for ever: it waits, in a cycle, for itself"
+    return refuse("program-deadlock", reason)

@@ -177,7 +177,8 @@ def refuse_beyond(
             raise refuse("program-invalid", reason, f"{what} {where}")
 
 
-def _name(command: int, label: Callable[[int], str] | None) -> str:
+def name_of(command: int, label: Callable[[int], str] | None) -> str:
+    """A command in messages."""
     return f"command {command} ({label(command)})" if label else f"command {command}"
 
 
@@ -193,7 +194,7 @@ def _unmet(
     name = names[engine] if engine < len(names) else f"engine {engine}"
     return refuse(
         "program-deadlock",
-        f"{_name(command, label)} waits for {waits[command, engine]} commands of {name}, "
+        f"{name_of(command, label)} waits for {waits[command, engine]} commands of {name}, "
         f"which has {counts[engine]}",
     )
 
@@ -225,5 +226,5 @@ def _stuck(
             why = f"which waits in {machine.engines[e].name}"
         else:
             why = "which is never issued, since a queue before it stays full"
-        reason = f"{_name(command, label)} waits for {_name(awaited, label)}, {why}"
+        reason = f"{name_of(command, label)} waits for {name_of(awaited, label)}, {why}"
     return refuse("program-deadlock", reason, help="remove the wait, or reorder the commands")
