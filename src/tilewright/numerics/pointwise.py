@@ -245,8 +245,8 @@ FIXED: Mapping[str, Callable[[Sequence[Array], Sequence[int], Attributes], Array
     "abs": lambda arrays, _, __: fixed_point.saturate(
         np.abs(arrays[0].astype(np.int64)), arrays[0].dtype
     ),
-    "add": lambda *given: fixed_point.wrap32(np.add(*_aligned(*given))),
-    "sub": lambda *given: fixed_point.wrap32(np.subtract(*_aligned(*given))),
+    "add": lambda x, at, values: fixed_point.wrap32(np.add(*_aligned(x, at, values))),
+    "sub": lambda x, at, values: fixed_point.wrap32(np.subtract(*_aligned(x, at, values))),
     "mul": lambda arrays, _, __: fixed_point.wrap32(np.multiply(*arrays, dtype=np.int64)),
     "max": lambda arrays, _, __: np.maximum(arrays[0], arrays[1]),
     "min": lambda arrays, _, __: np.minimum(arrays[0], arrays[1]),
