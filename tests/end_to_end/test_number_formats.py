@@ -18,7 +18,8 @@ from onnxruntime.quantization import QuantFormat, QuantType
 import tilewright
 from benchmarks import models
 from tests.end_to_end.end_to_end_models import ROOT, network
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.operation import Operation
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
 from tilewright.runtime import Executable
@@ -99,7 +100,7 @@ def accelerator_agrees(executable: Executable, inputs: Arrays) -> int:
         owner = value.owner
         if isinstance(owner, WeightOp):
             return weights.get(owner.symbol.data)
-        if names[value] not in seen and isinstance(owner, GraphOperation):
+        if names[value] not in seen and isinstance(owner, Operation):
             return owner.evaluate(*(array_of(operand) for operand in owner.inputs))
         return seen[names[value]]
 

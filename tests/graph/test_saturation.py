@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tilewright.frontends.emitter import NetworkBuilder
-from tilewright.graph.dialect import GraphOperation, NetworkOp, OutputOp, WeightOp
+from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.saturation import (
     FAR,
     UNBOUNDED,
@@ -60,7 +61,7 @@ class Net:
         for op in self.network.block.ops:
             if isinstance(op, WeightOp):
                 keep(op.result, self.weights.get(op.symbol.data))
-            elif isinstance(op, GraphOperation):
+            elif isinstance(op, Operation):
                 with np.errstate(all="ignore"):
                     keep(op.result, op.evaluate(*(found[value] for value in op.inputs)))
         return found

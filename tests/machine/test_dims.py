@@ -1,5 +1,5 @@
+from tilewright.graph.operation import MAXIMUM_RANK
 from tilewright.graph.operations import BY_NAME
-from tilewright.graph.operations.base import MAXIMUM_RANK
 from tilewright.machine.dims import DIMS, RANK, dims_of
 from tilewright.report.operators import samples_of
 

@@ -62,11 +62,8 @@ def asm(
             _write(place, hlal.words_of(program))
             if listing is not None:
                 _write(listing, hlal.listing_of(program).encode())
-        if as_json:
-            console.print_json({"output": str(place), **hlal.summary(program)})
-        else:
-            count = len(program.words)
-            console.say(f"{count} instructions, {8 * count:,} bytes in {place}")
+        count, facts = len(program.words), {"output": str(place), **hlal.summary(program)}
+        console.show(as_json, facts, f"{count} instructions, {8 * count:,} bytes in {place}")
         return
     with console.refusals(as_json):
         if listing is not None or no_barriers:
@@ -80,10 +77,8 @@ def asm(
         place = output or file.with_suffix(".bin")
         _write(place, words)
         count = chosen.instruction_count(words, machine)
-    if as_json:
-        console.print_json({"output": str(place), "bytes": len(words), "instructions": count})
-    else:
-        console.say(f"{count} instructions, {len(words):,} bytes in {place}")
+    facts = {"output": str(place), "bytes": len(words), "instructions": count}
+    console.show(as_json, facts, f"{count} instructions, {len(words):,} bytes in {place}")
 
 
 def disasm(

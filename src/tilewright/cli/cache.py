@@ -32,10 +32,9 @@ def cache_command(
         "most_entries": cache.most_entries,
         "most_bytes": cache.most_bytes,
     }
-    if as_json:
-        console.print_json(facts)
-        return
-    console.say(
+    console.show(
+        as_json,
+        facts,
         f"{usage.entries:,} of at most {cache.most_entries:,} packages, {usage.bytes:,} of "
-        f"at most {cache.most_bytes:,} bytes, in {cache.directory}"
+        f"at most {cache.most_bytes:,} bytes, in {cache.directory}",
     )

@@ -33,13 +33,12 @@ def calibrate_command(
         measured = calibrate(progress)
         with written(output) as fresh:
             fresh.write_text(measured.model_dump_json(indent=1) + "\n")
-    if as_json:
-        console.print_json(measured.model_dump(mode="json"))
-        return
     l1, l2, l3, main = measured.bandwidths
     best = min(measured.tiles, key=lambda tile: tile[2] / (tile[0] * tile[1]))
     vectors, points, step, call = best
-    console.say(
+    console.show(
+        as_json,
+        measured.model_dump(mode="json"),
         f"{measured.processor}\n"
         f"  clock          {measured.clock_hz / 1e9:.2f} GHz\n"
         f"  multiply-adds  {measured.vectors_per_cycle:.2f} vectors in a cycle\n"
@@ -47,5 +46,5 @@ def calibrate_command(
         f"{main:.1f} from main memory\n"
         f"  register tiles {len(measured.tiles)} sizes; at {points:g} points x {vectors:g} vectors "
         f"{step:.1f} K + {call:.0f} cycles\n"
-        f"stored in {output}; use it: tilewright compile MODEL --cpu {output}"
+        f"stored in {output}; use it: tilewright compile MODEL --cpu {output}",
     )

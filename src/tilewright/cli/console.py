@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,9 +25,16 @@ if TYPE_CHECKING:
     from tilewright.runtime.cache import Cache
 
 
-def complete_target(incomplete: str) -> list[str]:
-    """Target names for tab completion."""
-    return [name for name in target_names() if name.startswith(incomplete)]
+def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return what completes one of some names, which are asked for then, at a tab."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+complete_target = completion(target_names)
 
 
 TargetOption = Annotated[
@@ -138,6 +145,14 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progre
 def print_json(value: Any) -> None:
     """Print a result for machines."""
     typer.echo(json.dumps(value, indent=1, allow_nan=False, default=_plain))
+
+
+def show(as_json: bool, facts: Any, text: object) -> None:
+    """Print a result: ``facts`` for machines, or a text for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        say(str(text))
 
 
 def _plain(value: Any) -> Any:

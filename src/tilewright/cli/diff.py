@@ -147,10 +147,7 @@ def diff(
         )
         if save is not None:
             _save(save, layers, want)
-    if as_json:
-        console.print_json(compared.to_json())
-    else:
-        console.say(str(compared))
+    console.show(as_json, compared.to_json(), compared)
     if not compared.passed:
         raise typer.Exit(1)
 

@@ -24,7 +24,5 @@ def dlplib_command(
 
     with console.refusals(as_json):
         header, built = write_library(output)
-    if as_json:
-        console.print_json({"header": str(header), "library": str(built)})
-    else:
-        console.say(f"{header}\n{built}")
+    facts = {"header": str(header), "library": str(built)}
+    console.show(as_json, facts, f"{header}\n{built}")

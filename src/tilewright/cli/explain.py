@@ -53,7 +53,4 @@ def explain_command(
             **formats.on(machine),
             progress=progress,
         )
-    if as_json:
-        console.print_json(told.to_json())
-    else:
-        console.say(str(told))
+    console.show(as_json, told.to_json(), told)

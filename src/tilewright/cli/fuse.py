@@ -26,9 +26,7 @@ def complete_search(incomplete: str) -> list[str]:
     ]
 
 
-def complete_cost(incomplete: str) -> list[str]:
-    """Sources of costs for tab completion."""
-    return [name for name in FUSION_COSTS if name.startswith(incomplete)]
+complete_cost = console.completion(lambda: FUSION_COSTS)
 
 
 @grouped

@@ -37,11 +37,10 @@ NoBarriersOption = Annotated[
 ]
 
 
-def complete_machine(incomplete: str) -> list[str]:
-    """Names of ACC-C's configurations, for tab completion."""
+def _machines() -> tuple[str, ...]:
     from tilewright.targets.cambricon.hlal.machines import NAMES
 
-    return [name for name in NAMES if name.startswith(incomplete)]
+    return NAMES
 
 
 MachineOption = Annotated[
@@ -50,7 +49,7 @@ MachineOption = Annotated[
         "--target",
         "-t",
         help="A configuration of ACC-C [default: cambricon].",
-        autocompletion=complete_machine,
+        autocompletion=console.completion(_machines),
     ),
 ]
 

@@ -57,7 +57,4 @@ def memory(
         if svg is not None:
             with written(svg) as fresh:
                 fresh.write_text(picture(report), encoding="utf-8")
-    if as_json:
-        console.print_json(report.to_json())
-    else:
-        console.say(str(report))
+    console.show(as_json, report.to_json(), report)

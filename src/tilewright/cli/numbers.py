@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import typer
 
+from tilewright.cli import console
 from tilewright.errors import refuse
 from tilewright.numerics.formats import FORMATS, OBSERVERS, Numbers, numbers_of
 
@@ -16,23 +17,13 @@ if TYPE_CHECKING:
     from tilewright.numbers.calibration import Samples
 
 
-def complete_format(incomplete: str) -> list[str]:
-    """Number formats for tab completion."""
-    return [name for name in FORMATS if name.startswith(incomplete)]
-
-
-def complete_observer(incomplete: str) -> list[str]:
-    """Observers for tab completion."""
-    return [name for name in OBSERVERS if name.startswith(incomplete)]
-
-
 NumbersOption = Annotated[
     str | None,
     typer.Option(
         "--numbers",
         metavar="FORMAT",
         help=f"{', '.join(FORMATS)} [default: the target's own].",
-        autocompletion=complete_format,
+        autocompletion=console.completion(lambda: FORMATS),
     ),
 ]
 CalibrationOption = Annotated[
@@ -57,7 +48,7 @@ ObserverOption = Annotated[
         "--observer",
         metavar="NAME",
         help=f"What chooses ranges: {', '.join(OBSERVERS)} [default: {OBSERVERS[0]}].",
-        autocompletion=complete_observer,
+        autocompletion=console.completion(lambda: OBSERVERS),
     ),
 ]
 KeepFloatOption = Annotated[

@@ -56,7 +56,4 @@ def quantise(
             samples=samples,
             progress=progress,
         )
-    if as_json:
-        console.print_json(report.to_json())
-    else:
-        console.say(str(report))
+    console.show(as_json, report.to_json(), report)

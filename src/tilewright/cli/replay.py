@@ -59,10 +59,7 @@ def replay(
             raise refuse("reference-model", str(error), repr(str(model))) from error
         progress("compare", 0, 0)
         result = agreement(loaded, arrays, tuple(targets or TARGETS))
-    if as_json:
-        console.print_json(result.to_json())
-    else:
-        console.say(str(result))
+    console.show(as_json, result.to_json(), result)
     if not result.passed:
         raise typer.Exit(1)
 

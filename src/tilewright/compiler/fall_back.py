@@ -96,7 +96,7 @@ def _refuse_formed(
 
 def _is_changed(kernel: KernelOp, as_formed: KernelOp) -> bool:
     """Return True if a kernel computes something else than the one of its name that was formed."""
-    anchors = [each.operations[0] for each in (kernel, as_formed)]
+    anchors = [each.anchor for each in (kernel, as_formed)]
     now, formed = [(op.name, *map(shape_of, op.inputs)) for op in anchors]
     return len(kernel.computes) > 1 or now != formed
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Unpack
 
-from tilewright.compiler.pipeline import Stage, advance, run_pipeline
+from tilewright.compiler.pipeline import Options, Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import choose, refuse
 from tilewright.graph.dialect import network_of
@@ -21,8 +21,6 @@ from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.network.fusion.search import SEARCHES
 from tilewright.planning import Planner
-from tilewright.runtime.executable import Progress, quiet
-from tilewright.shapes import Shapes
 from tilewright.system.choices import FUSION_COSTS, SIMULATED
 from tilewright.targets.base import Target
 
@@ -32,12 +30,10 @@ def fuse(
     target: Target,
     machine: Machine,
     *,
-    shapes: Shapes | None = None,
-    caffemodel: str | Path | None = None,
     searches: Sequence[str] = tuple(SEARCHES),
     patterns: Sequence[str] = (),
     cost: str = FUSION_COSTS[0],
-    progress: Progress = quiet,
+    **options: Unpack[Options],
 ) -> FusionReport:
     """The candidates of a model's fusion, with their costs, and the plans of the searches.
 
@@ -62,17 +58,12 @@ def fuse(
             "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"
         )
     fusions = [*machine.fusions, *_given(patterns, machine)]
-    state = kernels_formed(
-        model, target, machine, shapes=shapes, caffemodel=caffemodel, progress=progress
-    )
-    oracle = CostOracle(Planner(machine, timer))
-    report = search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
+    state = kernels_formed(model, target, machine, **options)
+    network, oracle = network_of(state.network), CostOracle(Planner(machine, timer))
+    report = search_fusions(network, machine, oracle, searches, fusions, state.progress)
     if keeps_tensors(machine):
         # What stays depends on numbers and schedules: the network is planned as `compile` does.
-        state = run_pipeline(
-            model, target, machine, shapes=shapes, caffemodel=caffemodel,
-            progress=progress, until="plan",
-        )  # fmt: skip
+        state = run_pipeline(model, target, machine, until="plan", **options)
         for name, plan in report.plans.items():
             if plan.kernels == state.plans.keys():
                 report.plans[name] = replace(plan, stays=state.staying)
@@ -80,19 +71,10 @@ def fuse(
 
 
 def kernels_formed(
-    model: Model,
-    target: Target,
-    machine: Machine,
-    *,
-    shapes: Shapes | None = None,
-    caffemodel: str | Path | None = None,
-    progress: Progress = quiet,
+    model: Model, target: Target, machine: Machine, **options: Unpack[Options]
 ) -> CompilationState:
     """A model whose kernels are formed as the search takes them."""
-    state = run_pipeline(
-        model, target, machine, shapes=shapes, caffemodel=caffemodel, progress=progress,
-        until="graph passes",
-    )  # fmt: skip
+    state = run_pipeline(model, target, machine, until="graph passes", **options)
     advance(state, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])
     return state
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import TypedDict
 
 from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
@@ -56,6 +57,15 @@ from tilewright.tile.lower import tile_module
 from tilewright.tile.passes import last_used
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.tile.residents import Residents
+
+
+class Options(TypedDict, total=False):
+    """Options of ``run_pipeline`` that complete a model, for functions that hand it on."""
+
+    shapes: Shapes | None
+    caffemodel: str | Path | None
+    calibration: Samples | None
+    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,7 @@ def plan_kernels(state: CompilationState) -> None:
     """A schedule for every kernel that the accelerator runs."""
     network = network_of(state.network)
     names = value_names(network)
-    kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
+    kernels = network.kernels
     ops = {op.symbol.data: op for op in kernels}
     described = [(_described(op, names, state.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
@@ -242,7 +252,7 @@ def build_tiles(state: CompilationState) -> None:
     """Kernel and schedule to tile program, and the tile passes."""
     network = network_of(state.network)
     names = value_names(network)
-    kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    kernels = {op.symbol.data: op for op in network.kernels}
     used: dict[str, tuple[str, ...]] = {}
     refused, residents = Refusals(), Residents()
     for number, item in enumerate(state.kernels):

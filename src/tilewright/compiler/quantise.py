@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 from tilewright.compiler.state import CompilationState, context_of, drop_dead_weights
 from tilewright.errors import refuse
-from tilewright.graph.dialect import GraphOperation, network_of
+from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.enclosing import accelerated_values
@@ -153,7 +153,7 @@ def check_numbers(state: CompilationState) -> None:
     if numbers is None:
         return
     known = [node.name for node in state.nodes] or sorted(
-        {op.node_name for op in state.network.walk() if isinstance(op, GraphOperation)} - {""}
+        {op.node_name for op in state.network.walk() if isinstance(op, Operation)} - {""}
     )
     check_nodes(numbers.keep_float, known)
     check_format(state.machine, numbers, state.samples is not None or state.ranges is not None)

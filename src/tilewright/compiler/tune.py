@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from tilewright.compiler.pipeline import Model, Progress, quiet, resolve, run_pipeline
+from tilewright.compiler.pipeline import Model, Options, Progress, resolve, run_pipeline
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
@@ -22,7 +22,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.measured import Measure, batches, candidates
 from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
-from tilewright.shapes import Shapes
 
 
 @dataclass
@@ -71,13 +70,11 @@ def tune(
     *,
     database: str | Path,
     seconds: float = 300.0,
-    shapes: Shapes | None = None,
-    caffemodel: str | Path | None = None,
     values: Mapping[str, float] | None = None,
     exact_convolution: bool = False,
     executor: Executor | None = None,
     jobs: int = 1,
-    progress: Progress = quiet,
+    **options: Unpack[Options],
 ) -> list[Tuned]:
     """Measure schedules of a model's kernels for about ``seconds``; worst kernels first.
 
@@ -93,15 +90,7 @@ def tune(
     measure = chosen.measurer()
     if measure is None:
         raise refuse("target-measure", f"target {target} does not run on this computer")
-    state = run_pipeline(
-        model,
-        chosen,
-        machine,
-        shapes=shapes,
-        caffemodel=caffemodel,
-        progress=progress,
-        until="plan",
-    )
+    state = run_pipeline(model, chosen, machine, until="plan", **options)
     kernels = [(item.kernel, state.plans.get(item.kernel.symbol)) for item in state.kernels]
     with Measurements(database, chosen.built()) as known:
         rows: dict[Kernel, Tuned] = {}
@@ -117,7 +106,7 @@ def tune(
                 rows[form] = Tuned(kernel, 1, [kernel.symbol], space=len(schedules))
                 rows[form].rest = batches(schedules, known.of(kernel, machine))
             rows[form].weight += plan.predicted_cycles
-        _search(list(rows.values()), machine, measure, known, end, executor, jobs, progress)
+        _search(list(rows.values()), machine, measure, known, end, executor, jobs, state.progress)
         for row in rows.values():
             _summarise(row, machine, known)
     return sorted(rows.values(), key=lambda row: (-row.weight, row.symbols))

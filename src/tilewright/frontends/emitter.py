@@ -59,6 +59,10 @@ class Emitter:
             raise self.misfit(f"the constant {name[:120]!r} is empty")
         return self.network.weight(array, name)
 
+    def made(self, values: Array | float, like: SSAValue, name: str = "number") -> SSAValue:
+        """A constant made at import, of the elements of ``like``."""
+        return self.weight(np.array(values, dtype_of(like)), f"{self.title}.{name}")
+
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
         """Append an operation for this node; refuses results that are empty or too large."""
         try:
@@ -87,13 +91,8 @@ class Emitter:
         self, operation: str, *inputs: SSAValue | float, **attributes: PythonValue
     ) -> SSAValue:
         """Append an operation; numbers among its inputs have the elements of the first tensor."""
-        dtype = next(dtype_of(value) for value in inputs if isinstance(value, SSAValue))
-        values = [
-            value
-            if isinstance(value, SSAValue)
-            else self.weight(np.array(value, dtype), f"{self.title}.number")
-            for value in inputs
-        ]
+        like = next(value for value in inputs if isinstance(value, SSAValue))
+        values = [x if isinstance(x, SSAValue) else self.made(x, like) for x in inputs]
         return self.emit(operation, *values, **attributes)
 
     def cast(self, value: SSAValue, dtype: np.dtype[Any] | type[np.generic]) -> SSAValue:

@@ -20,7 +20,7 @@ class ModelNode:
     """One node of the model file."""
 
     name: str
-    """As operations of the network call it (``GraphOperation.node``)."""
+    """As operations of the network call it (``Operation.node``)."""
     operator: str
     """In the model's own terms (``Conv``)."""
     outputs: tuple[str, ...] = ()

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.moves import cut, padded, spread
+from tilewright.frontends.windows import Window, convolve
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
@@ -26,9 +27,6 @@ MAX_RANK = 8
 
 MAX_PHASES = 64
 """Phases up to which strides multiply the channels of a convolution; one alone has no zeros."""
-
-Convolve = Callable[[SSAValue, Array, SSAValue | None], SSAValue]
-"""A convolution of stride 1, without pads, by weights [co, ci / group, taps...] and a bias."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +65,13 @@ class Axis:
         return -least, self.count + greatest - self.extent
 
 
-def axis_of(extent: int, kernel: int, stride: int, dilation: int, begin: int, cropped: int) -> Axis:
-    """The axis of an input; ``begin`` elements are cut off before, ``cropped`` on both sides."""
+def axis_of(extent: int, window: Window, index: int, more: int) -> Axis:
+    """One axis of an input; the result has ``more`` elements at its end beside those that the
+    window's pads leave."""
+    kernel, stride, dilation = (
+        sizes[index] for sizes in (window.kernel, window.strides, window.dilations)
+    )
+    begin, cropped = window.begins[index], window.begins[index] + window.ends[index] - more
     result = (extent - 1) * stride + (kernel - 1) * dilation + 1 - cropped
     taps = [
         (phase, tap, (begin + phase - tap * dilation) // stride)
@@ -86,17 +89,34 @@ ONE = Axis(1, 1, 1, ((0, 0, 0),))
 def by_phases(
     at: Emitter,
     x: SSAValue,
+    weights: Array,
+    bias: Array | SSAValue | None,
+    window: Window,
+    extra: Sequence[int],
+    group: int,
+    name: str,
+) -> SSAValue | None:
+    """The transposed convolution of ``x``, [n, ci, places...], as one convolution of all phases.
+
+    None where that would take as many products as with zeros between, as ``spread_out`` gives, or
+    too many channels. Weights are [ci, co / group, taps...], the bias [co]; ``name`` is that of
+    the weights that are made.
+    """
+    if not 1 < math.prod(window.strides) <= MAX_PHASES:
+        return None
+    axes = [axis_of(e, window, i, extra[i]) for i, e in enumerate(shape_of(x)[2:])]
+    return _by_axes(at, x, axes, weights, bias, group, name)
+
+
+def _by_axes(
+    at: Emitter,
+    x: SSAValue,
     axes: Sequence[Axis],
     weights: Array,
     bias: Array | SSAValue | None,
     group: int,
-    convolve: Convolve,
+    name: str,
 ) -> SSAValue | None:
-    """The transposed convolution of ``x``, [n, ci, places...], as one convolution of all phases.
-
-    None where that would take as many products as with zeros between.
-    Weights are [ci, co / group, taps...], the bias [co].
-    """
     ci, co = weights.shape[0], weights.shape[1] * group
     phases = math.prod(axis.stride for axis in axes)
     if any(axis.result < 1 for axis in axes):
@@ -111,7 +131,7 @@ def by_phases(
         # As an image, whose padding joins the convolution.
         image = at.reshape(x, (*shape_of(x)[:2], 1, shape_of(x)[2]))
         taps = weights.reshape(*weights.shape[:2], 1, -1)
-        y = by_phases(at, image, (ONE, *axes), taps, bias, group, convolve)
+        y = _by_axes(at, image, (ONE, *axes), taps, bias, group, name)
         return None if y is None else at.reshape(y, (*shape_of(y)[:2], shape_of(y)[3]))
     merged = _merged(axes, weights.reshape(group, ci // group, -1, *weights.shape[2:]))
     repeated = None
@@ -119,32 +139,31 @@ def by_phases(
         each = np.broadcast_to(bias.reshape(group, 1, -1), (group, phases, co // group))
         repeated = at.weight(np.ascontiguousarray(each.reshape(-1)), f"{at.title}.bias")
     x = padded(at, x, {2 + i: axis.pads for i, axis in enumerate(axes)})
-    y = _interleaved(at, convolve(x, merged, repeated), axes, group)
+    window = Window.plain(merged.shape[2:])
+
+    def kernel(shape: Sequence[int]) -> SSAValue:
+        return at.weight(merged.reshape(shape), name)
+
+    y = convolve(at, x, merged.shape, kernel, repeated, window, group)
+    y = _interleaved(at, y, axes, group)
     y = cut(at, y, {2 + i: (0, axis.result, 1) for i, axis in enumerate(axes)})
     if not isinstance(bias, SSAValue):
         return y
     return at.emit("add", y, at.reshape(bias, (co, *(1,) * len(axes))))
 
 
-def spread_out(
-    at: Emitter,
-    x: SSAValue,
-    strides: Sequence[int],
-    spans: Sequence[int],
-    pads: Sequence[tuple[int, int]],
-    extra: Sequence[int],
-) -> SSAValue:
+def spread_out(at: Emitter, x: SSAValue, window: Window, extra: Sequence[int]) -> SSAValue:
     """The input of a transposed convolution with zeros between its elements and around them.
 
-    A convolution by mirrored weights, which reach over ``spans``, then gives the result: ``pads``
-    are cut off it before and after each axis, and ``extra`` elements added at its end.
+    A convolution by mirrored weights then gives the result: the window's pads are cut off it
+    before and after each axis, and ``extra`` elements added at its end.
     """
     outside: dict[int, tuple[int, int]] = {}
-    for i, (begin, end) in enumerate(pads):
-        x = spread(at, x, 2 + i, strides[i])
-        outside[2 + i] = (spans[i] - 1 - begin, spans[i] - 1 - end + extra[i])
+    for i, span in enumerate(window.spans):
+        x = spread(at, x, 2 + i, window.strides[i])
+        outside[2 + i] = (span - 1 - window.begins[i], span - 1 - window.ends[i] + extra[i])
     x = padded(at, x, outside)
-    if any(have < span for have, span in zip(shape_of(x)[2:], spans, strict=True)):
+    if any(have < span for have, span in zip(shape_of(x)[2:], window.spans, strict=True)):
         raise at.misfit("its pads leave nothing")
     return x
 

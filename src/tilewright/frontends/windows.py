@@ -34,6 +34,11 @@ class Window:
         ones, zeros = (1,) * len(kernel), (0,) * len(kernel)
         return cls(tuple(kernel), ones, tuple(dilations) or ones, zeros, zeros, zeros)
 
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """The elements over which the window reaches along each axis."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
     def flat(self, values: Sequence[int], fill: int) -> tuple[int, ...]:
         """Per-axis values as rows and columns; a lone axis is the columns."""
         return (fill, *values) if len(values) == 1 else tuple(values)

@@ -15,23 +15,20 @@ of the model's node it came from in ``node``.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from tilewright.graph.checks import check_alike, check_order, names_in
 from tilewright.graph.names import value_hint
+from tilewright.graph.operation import Operation
 from tilewright.ir import (
     ArrayAttr,
-    Attribute,
     Block,
     IRDLOperation,
     IsolatedFromAbove,
     IsTerminator,
     NoTerminator,
-    Operation,
     ParsePropInAttrDict,
-    PythonValue,
     Region,
     SSAValue,
     StringAttr,
@@ -39,7 +36,6 @@ from tilewright.ir import (
     UnitAttr,
     VerifyException,
     from_attribute,
-    give_type,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -49,119 +45,8 @@ from tilewright.ir import (
     traits_def,
     var_operand_def,
 )
-from tilewright.ir.types import Array, tensor, tensor_type
-from tilewright.planning.domain import Stage
-
-
-class GraphOperation(IRDLOperation):
-    """Base of the operations that compute: any number of tensors in, one tensor out.
-
-    A subclass states four things side by side: its definition (``name`` and properties), its shape
-    rule (``infer``), its meaning (``evaluate``) and its domain (``stage``).
-    """
-
-    inputs = var_operand_def(TensorType)
-    result = result_def(TensorType)
-    node = opt_prop_def(StringAttr)
-    merged = opt_prop_def(ArrayAttr)
-    """Further nodes of the model that passes made part of this operation, in order.
-
-    The result is then that of the last of them (a normalisation folded into a convolution's
-    weights, say), so that values can be compared with the model's own."""
-    engine = opt_prop_def(StringAttr)
-    """``accelerator`` or ``host``, as partition decided; a kernel's engine overrides it."""
-    reason = opt_prop_def(StringAttr)
-    """Why the operation is on the host."""
-    placement = opt_prop_def(ArrayAttr)
-    """The result's location in memory, once plan-memory has run (graph/placement.py)."""
-    begins = opt_prop_def(UnitAttr)
-    """In a kernel: the operation is the first of a further compute (``KernelOp``)."""
-    irdl_options = (ParsePropInAttrDict(),)
-    assembly_format: ClassVar[str | None] = (
-        "($inputs^)? attr-dict `:` functional-type($inputs, $result)"
-    )
-
-    @classmethod
-    def build_from(
-        cls,
-        inputs: Sequence[SSAValue],
-        attributes: dict[str, PythonValue] | None = None,
-        *,
-        node: str = "",
-        result_type: Attribute | None = None,
-    ) -> GraphOperation:
-        """Make an operation; its result type is inferred unless ``result_type`` is given.
-
-        Raises VerifyException if the operands or attributes are not what the operation takes.
-        """
-        properties = {key: to_attribute(value) for key, value in (attributes or {}).items()}
-        if node:
-            properties["node"] = StringAttr(node)
-        placeholder = result_type or tensor(())
-        # One list of operands and one result: nothing is to be sorted, for which ``build`` takes as
-        # long as for all the rest here.
-        op = cls.create(operands=list(inputs), result_types=[placeholder], properties=properties)
-        if result_type is None:
-            try:
-                inferred = op.infer([tensor_type(value) for value in inputs])
-            except VerifyException:
-                op.erase()  # or else it would go on using its operands
-                raise
-            give_type(op.result, inferred)  # the result has no users yet
-        if node:
-            op.result.name_hint = value_hint(node)
-        return op
-
-    def get(self, name: str, default: PythonValue = 0) -> Any:
-        """The plain value of a property, or ``default`` when it is absent."""
-        attribute = self.properties.get(name)
-        return default if attribute is None else from_attribute(attribute)
-
-    @property
-    def node_name(self) -> str:
-        """Name of the model's node this comes from, or ""."""
-        return self.node.data if self.node is not None else ""
-
-    @property
-    def merged_nodes(self) -> tuple[str, ...]:
-        """Names of the nodes in ``merged``."""
-        if self.merged is None:
-            return ()
-        return tuple(item.data for item in self.merged.data if isinstance(item, StringAttr))
-
-    @property
-    def result_node(self) -> str:
-        """Name of the model's node whose result this operation's result is, or ""."""
-        # Of a chain that became one operation this is asked at every step: no walk of its names.
-        last = self.merged.data[-1] if self.merged is not None and self.merged.data else None
-        return last.data if isinstance(last, StringAttr) else self.node_name
-
-    @abstractmethod
-    def infer(self, types: Sequence[TensorType[Any]]) -> TensorType[Any]:
-        """Shape rule: the result's type from the operands'; raises VerifyException."""
-
-    @abstractmethod
-    def evaluate(self, *arrays: Array) -> Array:
-        """Meaning: the result for operand arrays of the operands' dtypes.
-
-        On fixed-point types arrays hold the integers, and the result is exact.
-        """
-
-    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Domain: this operation as a planning stage over the named operands.
-
-        None if it is not a loop nest of its own (a view, or a fold at compile time).
-        """
-        return None
-
-    def verify_(self) -> None:
-        """Check that the result has the inferred shape."""
-        inferred = self.infer([tensor_type(value) for value in self.inputs])
-        if inferred.get_shape() != tensor_type(self.result).get_shape():
-            raise VerifyException(
-                f"{self.name}: result has shape {tensor_type(self.result).get_shape()}, "
-                f"the shape rule gives {inferred.get_shape()}"
-            )
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.types import tensor, tensor_type
 
 
 @irdl_op_definition
@@ -254,14 +139,21 @@ class KernelOp(IRDLOperation):
         return dict(zip(self.body.block.args, self.inputs, strict=True))
 
     @property
-    def operations(self) -> list[GraphOperation]:
+    def operations(self) -> list[Operation]:
         """The fused operations, in order."""
-        return [op for op in self.body.block.ops if isinstance(op, GraphOperation)]
+        return [op for op in self.body.block.ops if isinstance(op, Operation)]
 
     @property
-    def computes(self) -> list[list[GraphOperation]]:
+    def anchor(self) -> Operation:
+        """The first operation, by which the kernel is planned."""
+        if not (operations := self.operations):
+            raise VerifyException(f"kernel {self.symbol.data} is empty")
+        return operations[0]
+
+    @property
+    def computes(self) -> list[list[Operation]]:
         """The operations by compute, in order."""
-        computes: list[list[GraphOperation]] = []
+        computes: list[list[Operation]] = []
         for op in self.operations:
             if not computes or op.begins is not None:
                 computes.append([])
@@ -342,6 +234,16 @@ class NetworkOp(IRDLOperation):
         return self.body.block
 
     @property
+    def operations(self) -> list[Operation]:
+        """The operations that stand in no kernel, in order."""
+        return [op for op in self.block.ops if isinstance(op, Operation)]
+
+    @property
+    def kernels(self) -> list[KernelOp]:
+        """The kernels, in order."""
+        return [op for op in self.block.ops if isinstance(op, KernelOp)]
+
+    @property
     def inputs(self) -> list[tuple[str, SSAValue]]:
         """Names and values of the inputs, as in the model."""
         names = cast("tuple[str, ...]", from_attribute(self.input_names))
@@ -372,7 +274,7 @@ class NetworkOp(IRDLOperation):
         check_order(self.block, "graph.network")
 
 
-def network_of(module: Operation) -> NetworkOp:
+def network_of(module: AnyOperation) -> NetworkOp:
     """The one network in a module; raises VerifyException if there is not exactly one."""
     inside = (op for region in module.regions for block in region.blocks for op in block.ops)
     networks = [op for op in (module, *inside) if isinstance(op, NetworkOp)]

@@ -13,7 +13,6 @@ import numpy as np
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.dialect import (
-    GraphOperation,
     KernelOp,
     NetworkOp,
     OutputOp,
@@ -22,8 +21,10 @@ from tilewright.graph.dialect import (
     YieldOp,
     network_of,
 )
+from tilewright.graph.operation import Operation
 from tilewright.graph.values import value_names
-from tilewright.ir import Block, Operation, SSAValue, VerifyException
+from tilewright.ir import Block, SSAValue, VerifyException
+from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.types import Array, dtype_of, element_dtype, shape_of, tensor_type
 
 Observer = Callable[[str, Array], None]
@@ -43,7 +44,7 @@ class WeightSource(Protocol):
 
 
 def interpret(
-    module: Operation,
+    module: AnyOperation,
     weights: WeightSource,
     inputs: Mapping[str, Array],
     observe: Observer | None = None,
@@ -128,7 +129,7 @@ class _Run:
             if isinstance(op, KernelOp):
                 inner = {argument: arrays[value] for argument, value in op.outside.items()}
                 arrays[op.result] = self.block(op.body.block, inner)[0]
-            elif isinstance(op, GraphOperation):
+            elif isinstance(op, Operation):
                 operands = [arrays[value] for value in op.inputs]
                 if self.rounding is not None:
                     operands = [self.rounding(array) for array in operands]
@@ -159,13 +160,13 @@ class _Run:
         return array
 
 
-def last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
+def last_uses(block: Block) -> dict[AnyOperation, list[SSAValue]]:
     """For each operation, the values of the block that nothing uses after it.
 
     A value that nothing uses at all dies where it is made.
     """
     seen: set[SSAValue] = set()
-    dying: dict[Operation, list[SSAValue]] = {}
+    dying: dict[AnyOperation, list[SSAValue]] = {}
     for op in reversed(list(block.ops)):
         for value in (*op.operands, *op.results):
             if value not in seen:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
+from tilewright.graph.dialect import KernelOp, WeightOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.ir import SSAValue, VerifyException
 from tilewright.planning.domain import Dim, Kernel, Operand, Stage, substitute
@@ -69,7 +70,7 @@ class _Builder:
         nodes = [inner.node_name for inner in self.op.operations if inner.node_name]
         return replace(kernel, nodes=tuple(dict.fromkeys(nodes)))
 
-    def compute(self, operations: Sequence[GraphOperation]) -> Kernel:
+    def compute(self, operations: Sequence[Operation]) -> Kernel:
         """The stages of one compute; raises VerifyException."""
         anchor = self.known(self.stage(operations[0]))
         pools = [inner for inner in operations[1:] if isinstance(inner, PoolOperation)]
@@ -88,7 +89,7 @@ class _Builder:
         stages = [self.distinct(stage, written) for stage in stages]
         return Kernel(self.op.symbol.data, tuple(stages))
 
-    def stage(self, inner: GraphOperation) -> Stage:
+    def stage(self, inner: Operation) -> Stage:
         """An operation's own stage."""
         operands = [self.names[value] for value in inner.inputs]
         stage = inner.stage(operands, self.names[inner.result])
@@ -124,7 +125,7 @@ class _Builder:
             )
         return stages
 
-    def map_stage(self, inner: GraphOperation, anchor: Stage, target: Operand) -> Stage:
+    def map_stage(self, inner: Operation, anchor: Stage, target: Operand) -> Stage:
         """A map over d0..dk, restated over the anchor's dims of what it reads.
 
         So is what reduces over dims of its own result, and then maps.

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
+from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.operation import Operation
 from tilewright.graph.saturation import maskable
 from tilewright.graph.sensitivity import is_float
 from tilewright.graph.values import value_names
-from tilewright.ir import Operation, SSAValue
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, dtype_of, tensor_type
 
-INFINITE = ("graph.log", "graph.div")
+INFINITE = ("log", "div")
 """Operations that give infinities of finite operands in float32, too."""
 
 ATTENDING = ("graph.softmax", "graph.attention")
@@ -84,7 +86,7 @@ class OverflowObserver:
     """Watches a run of the interpreter (an ``Observer``); ``overflows`` and ``underflows`` say what
     it saw."""
 
-    def __init__(self, module: Operation, weights: WeightSource) -> None:
+    def __init__(self, module: AnyOperation, weights: WeightSource) -> None:
         self.network = network_of(module)
         self.weights = weights
         self.names = value_names(self.network)
@@ -97,7 +99,7 @@ class OverflowObserver:
         self._rounded = {
             self.names[op.result]: self.names[op.inputs[0]]
             for op in self.network.walk()
-            if isinstance(op, GraphOperation) and _rounds(op)
+            if isinstance(op, Operation) and _rounds(op)
         }
         self._operands: dict[str, Array] = {}
         self._wanted = set(self._rounded.values())
@@ -148,7 +150,7 @@ class OverflowObserver:
         """The tensors of which a part is lost, in order, each by the node that it is for."""
         told: dict[str, Underflow] = {}
         for op in self.network.walk():
-            if isinstance(op, GraphOperation) and self.names.get(op.result) in self.small:
+            if isinstance(op, Operation) and self.names.get(op.result) in self.small:
                 name, dtype = self.names[op.result], dtype_of(op.result)
                 (share, largest), node = self.small[name], self._node(op)
                 if self.names[op.inputs[0]] in self.small:
@@ -167,11 +169,11 @@ class OverflowObserver:
         if any(self.names.get(op.results[0]) in self.lost for op in attending):
             self.lost |= self._hidden  # a row is masked altogether, which only infinities do
         for op in self.network.walk():
-            if not isinstance(op, GraphOperation) or isinstance(op, KernelOp):
+            if not isinstance(op, Operation):
                 continue
             name, kind = self.names[op.result], tensor_type(op.result)
             dtype = dtype_of(op.result)
-            if name not in self.lost or dtype not in SHORT or op.name in INFINITE:
+            if name not in self.lost or dtype not in SHORT or op.operation in INFINITE:
                 continue
             if not all(self._finite(value) for value in op.inputs):
                 continue
@@ -182,7 +184,7 @@ class OverflowObserver:
                 size = int(np.prod(kind.get_shape(), dtype=np.int64))
                 yield Overflow(node, str(dtype), limit, self.lost[name], size)
 
-    def _node(self, op: GraphOperation) -> str:
+    def _node(self, op: Operation) -> str:
         """The model's node; a conversion of none of them is for the node that reads it."""
         name = self.names[op.result]
         return op.node_name or self._reader(name) or name
@@ -191,7 +193,7 @@ class OverflowObserver:
         """The first node that reads a value, perhaps converted once more, or ""."""
         values = {name}
         for op in self.network.walk():
-            if not isinstance(op, GraphOperation) or isinstance(op, KernelOp):
+            if not isinstance(op, Operation):
                 continue
             if values.isdisjoint(self.names[value] for value in op.inputs):
                 continue
@@ -209,13 +211,13 @@ class OverflowObserver:
         return not is_float(array) or bool(np.isfinite(array).all())
 
 
-def _rounds(op: GraphOperation) -> bool:
+def _rounds(op: Operation) -> bool:
     """Return True if an operation rounds a tensor to floats of 16 bits."""
-    return op.name == "graph.cast" and dtype_of(op.result) in SHORT
+    return op.operation == "cast" and dtype_of(op.result) in SHORT
 
 
 def losses_on(
-    module: Operation, weights: WeightSource, samples: Iterable[Mapping[str, Array]]
+    module: AnyOperation, weights: WeightSource, samples: Iterable[Mapping[str, Array]]
 ) -> list[Overflow | Underflow]:
     """List the values that a network's 16-bit floats do not hold on several inputs; for each node
     the largest loss on one of them. Raises what ``interpret`` raises."""

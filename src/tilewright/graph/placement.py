@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, ScratchOp, WeightOp
+from tilewright.graph.dialect import KernelOp, NetworkOp, ScratchOp, WeightOp
+from tilewright.graph.operation import Operation
 from tilewright.ir import (
     ArrayAttr,
     Attribute,
@@ -52,7 +53,7 @@ def placement_of(value: SSAValue) -> Placement:
     """Placement of a network's value; raises VerifyException before plan-memory has run."""
     owner: Any = value.owner
     attribute: Attribute | None = None
-    if isinstance(owner, KernelOp | GraphOperation | WeightOp | ScratchOp):
+    if isinstance(owner, KernelOp | Operation | WeightOp | ScratchOp):
         attribute = owner.placement
     elif isinstance(value, BlockArgument):
         network = owner.parent_op()

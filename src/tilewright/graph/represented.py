@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
+from tilewright.graph.dialect import KernelOp, WeightOp
 from tilewright.graph.interpreter import WeightSource
+from tilewright.graph.operation import Operation
 from tilewright.graph.values import value_names
-from tilewright.ir import Block, Operation, SSAValue
+from tilewright.ir import Block, SSAValue
+from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.types import Array, FixedType, element_dtype, element_name, tensor_type
 from tilewright.numerics.element_types import ELEMENTS, largest
 
-MOVES = ("graph.reshape", "graph.transpose", "graph.slice", "graph.convert_layout")
+MOVES = ("reshape", "transpose", "slice", "convert_layout")
 """Operations with one operand whose elements are that operand's."""
 
-WIDENINGS = ("graph.dequantise", "graph.dequantise_linear", "graph.cast")
+WIDENINGS = ("dequantise", "dequantise_linear", "cast")
 """Operations that write their operand's numbers in another type."""
 
 
@@ -25,9 +27,9 @@ def ends_of(value: SSAValue, weights: WeightSource) -> tuple[float, float] | Non
     it is a float of 32 bits or more, or has several scales.
     """
     op = _origin(value)
-    if op is not None and op.name == "graph.dequantise_linear":
+    if op is not None and op.operation == "dequantise_linear":
         return _ends_of_integers(op, op.inputs[0], weights)
-    operand = value if op is None or op.name not in WIDENINGS else op.inputs[0]
+    operand = value if op is None or op.operation not in WIDENINGS else op.inputs[0]
     element = tensor_type(operand).element_type
     kind = ELEMENTS[element_name(element)]
     if kind.is_short_float:
@@ -40,7 +42,7 @@ def ends_of(value: SSAValue, weights: WeightSource) -> tuple[float, float] | Non
 
 
 def _ends_of_integers(
-    op: GraphOperation, integers: SSAValue, weights: WeightSource
+    op: Operation, integers: SSAValue, weights: WeightSource
 ) -> tuple[float, float] | None:
     """The least and the largest number that integers of at most 16 bits stand for, by the scale
     and the zero point of the operation that makes or reads them; None where these are several."""
@@ -54,13 +56,13 @@ def _ends_of_integers(
     return float((limits.min - zero) * scale), float((limits.max - zero) * scale)
 
 
-def stated_ranges(module: Operation, weights: WeightSource) -> dict[str, tuple[float, float]]:
+def stated_ranges(module: AnyOperation, weights: WeightSource) -> dict[str, tuple[float, float]]:
     """The ranges that a model itself states of floats, by name: of those that it dequantises, and
     of those that it only quantises, which saturate at these ends."""
     ranges: dict[str, tuple[float, float]] = {}
     for value, name in value_names(module).items():
         owner = value.owner
-        if isinstance(owner, GraphOperation) and owner.name == "graph.dequantise_linear":
+        if isinstance(owner, Operation) and owner.operation == "dequantise_linear":
             ends = ends_of(value, weights)
         else:
             ends = _quantised_ends(value, weights)
@@ -75,7 +77,7 @@ def _quantised_ends(value: SSAValue, weights: WeightSource) -> tuple[float, floa
     every: list[tuple[float, float]] = []
     for use in value.uses:
         op = use.operation
-        if not isinstance(op, GraphOperation) or op.name != "graph.quantise_linear" or use.index:
+        if not isinstance(op, Operation) or op.operation != "quantise_linear" or use.index:
             return None
         ends = _ends_of_integers(op, op.result, weights)
         if ends is None:
@@ -91,7 +93,7 @@ def grid_of(value: SSAValue, weights: WeightSource) -> Array | None:
     None where a value is not the result of integers of 8 or 16 bits.
     """
     op = _origin(value)
-    if op is None or op.name != "graph.dequantise_linear":
+    if op is None or op.operation != "dequantise_linear":
         return None
     bits = ELEMENTS[element_name(tensor_type(op.inputs[0]).element_type)].bits
     terms = _terms(op, weights)
@@ -101,26 +103,29 @@ def grid_of(value: SSAValue, weights: WeightSource) -> Array | None:
     return scale if (scale > 0).all() else None
 
 
-def _origin(value: SSAValue) -> GraphOperation | None:
+def _outside(value: SSAValue) -> SSAValue:
+    """The network's value of a kernel's argument; others as they are."""
+    while isinstance(block := value.owner, Block):
+        kernel = block.parent_op()
+        if not isinstance(kernel, KernelOp):
+            break
+        value = kernel.inputs[block.args.index(value)]
+    return value
+
+
+def _origin(value: SSAValue) -> Operation | None:
     """The operation that computes a value's elements, within its kernel or before it."""
     while True:
-        op = value.owner
-        if isinstance(op, Block):
-            kernel = op.parent_op()
-            if not isinstance(kernel, KernelOp):
-                return None
-            value = kernel.inputs[op.args.index(value)]
-        elif isinstance(op, KernelOp):
+        op = _outside(value).owner
+        if isinstance(op, KernelOp):
             value = op.computed
-        elif not isinstance(op, GraphOperation):
-            return None
-        elif op.name not in MOVES:
-            return op
+        elif not isinstance(op, Operation) or op.operation not in MOVES:
+            return op if isinstance(op, Operation) else None
         else:
             value = op.inputs[0]
 
 
-def _terms(op: GraphOperation, weights: WeightSource) -> tuple[Array, Array] | None:
+def _terms(op: Operation, weights: WeightSource) -> tuple[Array, Array] | None:
     """The scale and the zero point of a ``dequantise_linear``; None where they are computed."""
     scale = _constant(op.inputs[1], weights)
     zero = np.array(op.get("zero", 0))
@@ -133,11 +138,5 @@ def _terms(op: GraphOperation, weights: WeightSource) -> tuple[Array, Array] | N
 
 
 def _constant(value: SSAValue, weights: WeightSource) -> Array | None:
-    op = value.owner
-    while isinstance(op, Block):
-        kernel = op.parent_op()
-        if not isinstance(kernel, KernelOp):
-            return None
-        value = kernel.inputs[op.args.index(value)]
-        op = value.owner
+    op = _outside(value).owner
     return weights.get(op.symbol.data) if isinstance(op, WeightOp) else None

@@ -22,8 +22,9 @@ from math import inf
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp, YieldOp
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, YieldOp
 from tilewright.graph.interpreter import WeightSource
+from tilewright.graph.operation import Operation
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, dtype_of, shape_of
@@ -77,7 +78,7 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
 
     def visit(op: AnyOperation) -> None:
         within = UNBOUNDED
-        if isinstance(op, KernelOp | GraphOperation):
+        if isinstance(op, KernelOp | Operation):
             within = bounds.get(op.result, UNBOUNDED)
         if isinstance(op, KernelOp):
             read(op.computed, within)
@@ -86,7 +87,7 @@ def bounds_of(network: NetworkOp, seen: Seen) -> dict[SSAValue, Bounds]:
             for argument, value in op.outside.items():
                 if not (op.on_host and value in converted):
                     read(value, bounds.get(argument, UNBOUNDED))
-        elif isinstance(op, GraphOperation):
+        elif isinstance(op, Operation):
             constants = [isinstance(outer.get(v, v).owner, WeightOp) for v in op.inputs]
             for index, value in enumerate(op.inputs):
                 read(value, _back(op, index, within, known, constants))
@@ -125,7 +126,7 @@ def masks_given(network: NetworkOp) -> dict[SSAValue, bool]:
     left: list[tuple[SSAValue, str]] = [
         (value, "added")
         for op in network.walk()
-        if isinstance(op, GraphOperation) and op.name == "graph.add"
+        if isinstance(op, Operation) and op.operation == "add"
         for value in op.inputs
         if value in low
     ]
@@ -140,8 +141,8 @@ def masks_given(network: NetworkOp) -> dict[SSAValue, bool]:
             left.append((outer[value], way))
         elif isinstance(owner, KernelOp):
             left.append((owner.computed, way))
-        elif isinstance(owner, GraphOperation):
-            name = _name(owner)
+        elif isinstance(owner, Operation):
+            name = owner.operation
             others = [v for v in owner.inputs if not isinstance(outer.get(v, v).owner, WeightOp)]
             if name in CHOOSING and len(others) == 1:
                 left.append((others[0], "chosen"))
@@ -161,13 +162,12 @@ def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
         if isinstance(op, KernelOp | YieldOp):
             continue  # a kernel reads by its arguments, and what it yields has its result's readers
         axis = None
-        if isinstance(op, GraphOperation) and op.name == "graph.softmax":
+        if isinstance(op, Operation) and op.operation == "softmax":
             axis = int(op.get("axis", -1)) % len(shape_of(op.result))
         for value in op.operands:
             axes.setdefault(outer.get(value, value), set()).add(axis)
-    for kernel in network.block.ops:
-        if isinstance(kernel, KernelOp):
-            axes.setdefault(kernel.computed, set()).update(axes.get(kernel.result, {None}))
+    for kernel in network.kernels:
+        axes.setdefault(kernel.computed, set()).update(axes.get(kernel.result, {None}))
     only = {value: next(iter(read)) for value, read in axes.items() if len(read) == 1}
     return {value: axis for value, axis in only.items() if axis is not None}
 
@@ -175,22 +175,15 @@ def rows_read(network: NetworkOp) -> dict[SSAValue, int]:
 def _operands(network: NetworkOp) -> dict[SSAValue, SSAValue]:
     """Map the arguments of all kernels to their operands."""
     return {
-        argument: value
-        for kernel in network.block.ops
-        if isinstance(kernel, KernelOp)
-        for argument, value in kernel.outside.items()
+        argument: value for kernel in network.kernels for argument, value in kernel.outside.items()
     }
 
 
 def _converted(network: NetworkOp) -> set[SSAValue]:
     """The host's values that kernels of the machine read, too: these read a conversion of them."""
-    kernels = [op for op in network.block.ops if isinstance(op, KernelOp) and not op.on_host]
+    kernels = [kernel for kernel in network.kernels if not kernel.on_host]
     computed = {kernel.result for kernel in kernels}
     return {value for kernel in kernels for value in kernel.inputs} - computed
-
-
-def _name(op: GraphOperation) -> str:
-    return op.name.removeprefix("graph.")
 
 
 def as_seen(array: Array, axis: int) -> Array:
@@ -207,8 +200,6 @@ def as_seen(array: Array, axis: int) -> Array:
 
 def finite_range(array: Array) -> Bounds:
     """Least and greatest of the finite numbers; 0 where there are none."""
-    if array.dtype.kind not in "fV":
-        return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     if np.isfinite(low) and np.isfinite(high):
         return low, high
@@ -217,10 +208,10 @@ def finite_range(array: Array) -> Bounds:
 
 
 def _back(
-    op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
+    op: Operation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
     """The bounds of an operand, from those of the result; ``constants`` are operands that are."""
-    name, (low, high) = _name(op), within
+    name, (low, high) = op.operation, within
     if name == "softmax":
         return seen(op.inputs[0])[0], inf
     if name == "attention" and index == 3:
@@ -248,7 +239,7 @@ def _back(
 
 
 def _before_factor(
-    op: GraphOperation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
+    op: Operation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
     """The bounds of an operand of a product or quotient with a constant.
 
@@ -256,7 +247,7 @@ def _before_factor(
     times what is never negative (zeros and ones of a mask, say); or else what it multiplies.
     """
     low, high = within
-    divides = op.name == "graph.div"
+    divides = op.operation == "div"
     if constants.count(True) != 1 or (divides and constants[0]):
         return UNBOUNDED
     place = constants.index(True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import (
-    GraphOperation,
     KernelOp,
     NetworkOp,
     ScratchOp,
@@ -17,7 +16,9 @@ from tilewright.graph.dialect import (
     network_of,
 )
 from tilewright.graph.names import Namer
-from tilewright.ir import Block, Operation, SSAValue
+from tilewright.graph.operation import Operation
+from tilewright.ir import Block, SSAValue
+from tilewright.ir import Operation as AnyOperation
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ValueNames:
     """Identifier -> the model's name for it."""
 
 
-def name_values(module: Operation) -> ValueNames:
+def name_values(module: AnyOperation) -> ValueNames:
     """Name every value of the network in ``module`` (or of the network itself)."""
     network = module if isinstance(module, NetworkOp) else network_of(module)
     namer, names = Namer(), dict[SSAValue, str]()
@@ -41,7 +42,7 @@ def name_values(module: Operation) -> ValueNames:
     return ValueNames(names, namer.originals)
 
 
-def value_names(module: Operation) -> dict[SSAValue, str]:
+def value_names(module: AnyOperation) -> dict[SSAValue, str]:
     """The identifiers alone: see ``name_values``."""
     return name_values(module).names
 
@@ -55,16 +56,15 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
         elif isinstance(op, KernelOp):
             names |= {argument: names[operand] for argument, operand in op.outside.items()}
             _name_block(op.body.block, namer, names)
-            inside = isinstance(op.computed.owner, GraphOperation)
+            inside = isinstance(op.computed.owner, Operation)
             names[op.result] = names[op.computed] if inside else namer.unique(op.symbol.data)
-        elif isinstance(op, GraphOperation):
+        elif isinstance(op, Operation):
             names[op.result] = _name_of(op, namer)
 
 
-def _name_of(op: GraphOperation, namer: Namer) -> str:
+def _name_of(op: Operation, namer: Namer) -> str:
     """The node's name; for a further operation of the same node, the operation's name appended."""
-    operation = op.name.removeprefix("graph.")
-    node = op.node_name
+    operation, node = op.operation, op.node_name
     if not node:
         return namer.unique(operation)
     if node in namer.known:

@@ -35,11 +35,8 @@ class Trials:
 
     def __post_init__(self) -> None:
         self.names = value_names(self.network)
-        self.ops = {
-            op.symbol.data: op
-            for op in self.network.block.ops
-            if isinstance(op, KernelOp) and op.symbol.data in self.plans
-        }
+        kernels = self.network.kernels
+        self.ops = {op.symbol.data: op for op in kernels if op.symbol.data in self.plans}
 
     def compiled(self, symbol: str, schedule: Schedule, cycles: float) -> CompiledKernel:
         """A kernel under a schedule, ready for the run timer."""

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.graph.dialect import GraphOperation, WeightOp
+from tilewright.graph.dialect import WeightOp
 from tilewright.graph.kernels import operand_values
+from tilewright.graph.operation import Operation
 from tilewright.graph.placement import placement_of
-from tilewright.ir import Operation, SSAValue
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue
 from tilewright.ir.types import element_size, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine, Memory, Storage
 from tilewright.memory import align_up
@@ -287,7 +289,7 @@ def _is_dense(value: SSAValue) -> bool:
 def _root(value: SSAValue) -> SSAValue:
     """The tensor of which a value is one run of bytes."""
     owner = value.owner
-    while isinstance(owner, GraphOperation) and len(owner.inputs) == 1:
+    while isinstance(owner, Operation) and len(owner.inputs) == 1:
         (source,) = owner.inputs
         if not _is_run_of(value, source):
             break
@@ -306,11 +308,11 @@ def _is_run_of(value: SSAValue, source: SSAValue) -> bool:
     return inside and start <= first and end <= last and _is_dense(source) and _is_dense(value)
 
 
-def _users(value: SSAValue) -> Iterator[Operation]:
+def _users(value: SSAValue) -> Iterator[AnyOperation]:
     """Yield the operations that read a tensor, also through operations that only rename it."""
     for use in value.uses:
         operation = use.operation
-        if isinstance(operation, GraphOperation) and _root(operation.result) is _root(value):
+        if isinstance(operation, Operation) and _root(operation.result) is _root(value):
             yield from _users(operation.result)
         else:
             yield operation

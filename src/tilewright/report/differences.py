@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontends import ModelNode
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
@@ -192,14 +193,14 @@ def layers_of(network: NetworkOp, seen: Mapping[str, Array]) -> list[Layer]:
     names = value_names(network)
     layers: list[Layer] = []
     for op in network.block.ops:
-        if not isinstance(op, KernelOp | GraphOperation) or names[op.result] not in seen:
+        if not isinstance(op, KernelOp | Operation) or names[op.result] not in seen:
             continue
         name = names[op.result]
-        if isinstance(op, GraphOperation):
+        if isinstance(op, Operation):
             layers.append(Layer(name, op.result_node, "", "address", op.result, seen[name]))
             continue
         inner = op.computed.owner
-        node = inner.result_node if isinstance(inner, GraphOperation) else ""
+        node = inner.result_node if isinstance(inner, Operation) else ""
         engine = "host" if op.on_host else "accelerator"
         layers.append(Layer(name, node, op.symbol.data, engine, op.result, seen[name]))
     return layers

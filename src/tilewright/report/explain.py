@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from tilewright.compiler.build import settle_engines
 from tilewright.compiler.pipeline import (
     CompilationState,
-    Progress,
+    Options,
     optimise_graph,
     place_graph,
-    quiet,
     run_pipeline,
 )
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
 from tilewright.compiler.state import Model
 from tilewright.frontends import ModelNode
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.constraints import objection, remedy
@@ -27,10 +25,8 @@ from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
-from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.texts import printable, table
-from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
 
 Place = Literal["accelerator", "host", "address", "constant", "none"]
@@ -138,26 +134,14 @@ def explain(
     target: Target,
     machine: Machine,
     *,
-    shapes: Shapes | None = None,
-    caffemodel: str | Path | None = None,
-    calibration: Samples | None = None,
     numbers: Numbers | None = None,
-    progress: Progress = quiet,
+    **options: Unpack[Options],
 ) -> Explanation:
     """Compile a model as far as its kernels, by the target's planner, and tell what became of each
     node."""
     with target.planner("model", machine) as planner:
         state = run_pipeline(
-            model,
-            target,
-            machine,
-            shapes=shapes,
-            caffemodel=caffemodel,
-            calibration=calibration,
-            numbers=numbers,
-            ask=planner,
-            progress=progress,
-            until="import",
+            model, target, machine, numbers=numbers, ask=planner, until="import", **options
         )
         imported = state.network.clone()
         objections = _prepare(state)
@@ -173,8 +157,8 @@ def explain(
         tuple(state.notes),
         tuple(
             (op.symbol.data, "host" if op.on_host else "accelerator")
-            for op in network_of(state.network).block.ops
-            if isinstance(op, KernelOp) and not any(o.node_name for o in op.operations)
+            for op in network_of(state.network).kernels
+            if not any(o.node_name for o in op.operations)
         ),
     )
 
@@ -191,12 +175,11 @@ def _prepare(state: CompilationState) -> dict[str, Objection]:
                 objection = objection_to(op, state.machine)
                 if op.engine is not None and op.engine.data == "host" and objection is not None:
                     objections[op] = objection
-    kernels = [op for op in network_of(state.network).block.ops if isinstance(op, KernelOp)]
     return {
         kernel.symbol.data: objections[op]
-        for kernel in kernels
+        for kernel in network_of(state.network).kernels
         for op in kernel.operations
-        if isinstance(op, Operation) and op in objections
+        if op in objections
     }
 
 
@@ -218,9 +201,9 @@ class _Fates:
         self.state, self.objections = state, objections
         self.nodes = state.nodes or _nodes_of(imported)
         self.inputs = {name for name, _ in network_of(imported).inputs}
-        self.kernels: dict[str, list[tuple[KernelOp, GraphOperation, bool]]] = {}
+        self.kernels: dict[str, list[tuple[KernelOp, Operation, bool]]] = {}
         """Node -> its kernels, its operation there, and whether it was merged into that."""
-        self.views: dict[str, GraphOperation] = {}
+        self.views: dict[str, Operation] = {}
         self.origin: dict[str, list[Operation]] = {}
         """Node -> its operations as they were imported."""
         for op in operations_of(imported):
@@ -229,11 +212,11 @@ class _Fates:
             if isinstance(op, KernelOp):
                 for inner in op.operations:
                     self._enter(op, inner)
-            elif isinstance(op, GraphOperation):
+            elif isinstance(op, Operation):
                 for name in (op.node_name, *op.merged_nodes):
                     self.views.setdefault(name, op)
 
-    def _enter(self, kernel: KernelOp, op: GraphOperation) -> None:
+    def _enter(self, kernel: KernelOp, op: Operation) -> None:
         for name in dict.fromkeys((op.node_name, *op.merged_nodes)):
             entries = self.kernels.setdefault(name, [])
             if all(other is not kernel for other, _, _ in entries):
@@ -274,11 +257,10 @@ class _Fates:
         how = ""
         if merged:
             how = f"merged into {printable(op.node_name)}"
-        elif op is not kernel.operations[0]:
-            how = f"follows {printable(kernel.operations[0].node_name)}"
+        elif op is not kernel.anchor:
+            how = f"follows {printable(kernel.anchor.node_name)}"
         else:  # The last kernel of a node that is several, or else one of the others.
-            operations = (op for _, op, _ in reversed(entries) if isinstance(op, Operation))
-            how = next((op.how for op in operations if op.how), "")
+            how = next((op.how for _, op, _ in reversed(entries) if op.how), "")
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
         # Of a node that is several kernels the product says most: the others only prepare it.
@@ -295,9 +277,8 @@ class _Fates:
         if refused is not None:
             return Objection(refused.code, refused.reason, refused.help)
         known = self.objections.get(kernel.symbol.data)
-        first = kernel.operations[0]
-        if known is None and isinstance(first, Operation):
-            known = objection_to(first, self.state.machine)
+        if known is None:
+            known = objection_to(kernel.anchor, self.state.machine)
         if known is None:
             reason = kernel.told_reason
             known = Objection("asked-for" if reason == "asked for" else "numbers", reason)
@@ -313,8 +294,8 @@ def _nodes_of(imported: ModuleOp) -> tuple[ModelNode, ...]:
     return tuple(ModelNode(name, operator) for name, operator in nodes.items())
 
 
-def _is_product(op: GraphOperation) -> bool:
-    return isinstance(op, Operation) and op.operation in ("matmul", "conv")
+def _is_product(op: Operation) -> bool:
+    return op.operation in ("matmul", "conv")
 
 
 def _constant(value: SSAValue) -> bool:

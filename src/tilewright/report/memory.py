@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes.memory_plan import MemoryPlan, PlannedBuffer
 from tilewright.graph.values import name_values
 from tilewright.runtime.texts import printable
@@ -98,6 +99,6 @@ def memory_report(model: str, target: str, network: NetworkOp, plan: MemoryPlan)
         nodes[naming.names[value]] = name
     for op in network.block.ops:
         inner = op.computed.owner if isinstance(op, KernelOp) else op
-        if isinstance(inner, GraphOperation) and inner.result_node:
+        if isinstance(inner, Operation) and inner.result_node:
             nodes[naming.names[op.results[0]]] = inner.result_node
     return MemoryReport(model, target, plan, nodes)

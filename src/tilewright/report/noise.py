@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.operation import Operation
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
@@ -58,7 +59,7 @@ def noise(
                     measure(array.reshape(disturbed.shape), wanted),
                     measure(array.reshape(disturbed.shape), disturbed),
                 )
-        elif isinstance(op, GraphOperation):
+        elif isinstance(op, Operation):
             for arrays in (true, given):
                 arrays[op.result] = op.evaluate(*(arrays[value] for value in op.inputs))
     return result

@@ -141,7 +141,6 @@ def build_sample(kind: type[Operation], sample: Sample) -> Operation:
         network.block.add_op(weight)
         operands.append(weight.result)
     operation = kind.build_from(operands, dict(sample.attributes), node="sample")
-    assert isinstance(operation, Operation)
     network.block.add_op(operation)
     operation.verify()
     return operation

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from tilewright.compiler.pipeline import Model, Progress, quiet, run_pipeline
+from tilewright.compiler.pipeline import Model, Options, run_pipeline
 from tilewright.compiler.quantise import check_numbers
 from tilewright.machine import Machine
-from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.report.measures import Measures
 from tilewright.report.variants import FixedVariants, QuantisedVariants, Variants
 from tilewright.runtime.texts import printable, table
-from tilewright.shapes import Shapes
 from tilewright.system.choices import SAMPLES
 from tilewright.targets.base import Target
 
@@ -105,11 +102,8 @@ def quantisation_report(
     machine: Machine,
     numbers: Numbers,
     *,
-    shapes: Shapes | None = None,
-    caffemodel: str | Path | None = None,
-    calibration: Samples | None = None,
     samples: int = SAMPLES,
-    progress: Progress = quiet,
+    **options: Unpack[Options],
 ) -> QuantisationReport:
     """Quantise a network layer by layer and as a whole, and measure what that changes.
 
@@ -117,17 +111,7 @@ def quantisation_report(
     (random ones where a format needs none and none are given), run by the graph interpreter,
     whose integers are the machine's own. Raises TilewrightError as a compilation does.
     """
-    state = run_pipeline(
-        model,
-        target,
-        machine,
-        shapes=shapes,
-        caffemodel=caffemodel,
-        calibration=calibration,
-        numbers=numbers,
-        progress=progress,
-        until="graph passes",
-    )
+    state = run_pipeline(model, target, machine, numbers=numbers, until="graph passes", **options)
     check_numbers(state)
     kind = FixedVariants if machine.fixed_bits else QuantisedVariants
     variants: Variants = kind(state, samples)
@@ -135,10 +119,10 @@ def quantisation_report(
     rows: list[LayerError] = []
     nodes = [node for node in variants.layers if node not in numbers.keep_float]
     for number, node in enumerate(nodes):
-        progress("quantise each layer", number, len(nodes))
+        state.progress("quantise each layer", number, len(nodes))
         layer, outputs = variants.alone(node)
         rows.append(LayerError(node, operators.get(node, ""), layer, outputs))
-    progress("quantise all layers", 0, 0)
+    state.progress("quantise all layers", 0, 0)
     together = variants.together()
     rows.sort(key=lambda row: (-row.network.relative, -row.layer.relative))
     count = len(variants.samples)

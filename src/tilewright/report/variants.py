@@ -10,13 +10,15 @@ import numpy as np
 
 from tilewright.compiler.quantise import observe, prepare_ranges
 from tilewright.compiler.state import CompilationState, context_of
-from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
+from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.interpreter import interpret
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.quantise import Quantise, layers_of
 from tilewright.graph.values import value_names
-from tilewright.ir import ModuleOp, Operation, SSAValue
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.types import Array
 from tilewright.numbers.calibration import SampleStream, samples_of
 from tilewright.report.measures import Measures, measure, plain
@@ -116,7 +118,7 @@ class Variants(ABC):
         return clone, values
 
 
-def _values(op: Operation) -> list[SSAValue]:
+def _values(op: AnyOperation) -> list[SSAValue]:
     """The values that an operation and its regions' blocks define."""
     arguments = [value for region in op.regions for block in region.blocks for value in block.args]
     return [*op.results, *arguments]
@@ -171,7 +173,7 @@ class FixedVariants(Variants):
         last = {
             op.node_name: op.result
             for op in network_of(self.state.network).block.ops
-            if isinstance(op, GraphOperation) and op.node_name
+            if isinstance(op, Operation) and op.node_name
         }
         for node, members in self.members.items():
             # The result of the last node in the kernel.
@@ -186,7 +188,7 @@ class FixedVariants(Variants):
         """A clone in which the host computes all other nodes."""
         clone, _ = self.copy()
         others = {
-            op.node_name for op in clone.network.walk() if isinstance(op, GraphOperation)
+            op.node_name for op in clone.network.walk() if isinstance(op, Operation)
         } - {""}  # fmt: skip
         members = self.members[node] if node is not None else set[str]()
         host = self.numbers.keep_float if node is None else tuple(sorted(others - members))
@@ -198,6 +200,6 @@ class FixedVariants(Variants):
         for op in network_of(clone.network).block.ops:
             if isinstance(op, KernelOp) and not op.on_host:
                 names = {step.node_name for step in op.operations}
-                if names & members and op.operations[0].name.split(".")[1] not in _CONVERSIONS:
+                if names & members and op.anchor.name.split(".")[1] not in _CONVERSIONS:
                     result = op.result
         return clone, result

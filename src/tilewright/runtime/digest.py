@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tilewright
 
-ENDINGS = (".py", ".c", ".h", ".lark", ".toml", ".hlal", ".txtpb")
+ENDINGS = (".py", ".c", ".h", ".lark", ".toml", ".hlal", ".txtpb", ".in")
 """The endings of files that have a part in what is built."""
 
 

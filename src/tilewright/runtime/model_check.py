@@ -15,8 +15,9 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, network_of
 from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.graph.represented import ends_of, grid_of
 from tilewright.graph.sensitivity import is_float, rounding_errors
@@ -163,10 +164,9 @@ def beside_model(
 def depth(network: NetworkOp) -> int:
     """Operations on the longest way from an input to an output, but for those that move values."""
     deep: dict[SSAValue, int] = {}
-    for op in network.block.ops:
-        if isinstance(op, GraphOperation):
-            before = max((deep.get(value, 0) for value in op.inputs), default=0)
-            deep[op.result] = before + (op.name.removeprefix("graph.") not in VIEWS)
+    for op in network.operations:
+        before = max((deep.get(value, 0) for value in op.inputs), default=0)
+        deep[op.result] = before + (op.operation not in VIEWS)
     return max((deep.get(value, 0) for _, value in network.outputs), default=0)
 
 
@@ -175,7 +175,7 @@ def _tables(network: NetworkOp) -> int:
     return sum(
         isinstance(tensor_type(value).element_type, FixedType)
         for op in network.walk()
-        if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") in TABLED
+        if isinstance(op, Operation) and op.operation in TABLED
         for value in op.inputs[:1]
     )
 
@@ -185,7 +185,7 @@ def _elements(network: NetworkOp) -> set[ElementType]:
     return {
         element_name(tensor_type(op.result).element_type)
         for op in network.walk()
-        if isinstance(op, GraphOperation | KernelOp)
+        if isinstance(op, Operation | KernelOp)
     }
 
 

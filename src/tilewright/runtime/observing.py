@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.graph.arenas import Arenas, read_value
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp
+from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.graph.interpreter import Observer
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.graph.values import value_names
-from tilewright.ir import Operation, VerifyException
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import VerifyException
 
 
 class Observing:
@@ -21,7 +23,7 @@ class Observing:
     def __init__(self, network: NetworkOp, observe: Observer) -> None:
         self.names = value_names(network)
         self.observe = observe
-        self.left = [op for op in network.block.ops if isinstance(op, KernelOp | GraphOperation)]
+        self.left = [op for op in network.block.ops if isinstance(op, KernelOp | Operation)]
         self.left.reverse()
 
     def step(self, symbol: str, arenas: Arenas) -> None:
@@ -43,7 +45,7 @@ class Observing:
 
     def _show(self, arenas: Arenas) -> None:
         op = self.left.pop()
-        assert isinstance(op, KernelOp | GraphOperation)
+        assert isinstance(op, KernelOp | Operation)
         try:
             array = read_value(op.result, arenas)
         except VerifyException as error:
@@ -51,5 +53,5 @@ class Observing:
         self.observe(self.names[op.result], array.copy())
 
 
-def _is_view(op: Operation) -> bool:
-    return isinstance(op, GraphOperation) and op.name.removeprefix("graph.") in VIEWS
+def _is_view(op: AnyOperation) -> bool:
+    return isinstance(op, Operation) and op.operation in VIEWS

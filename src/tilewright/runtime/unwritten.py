@@ -12,7 +12,8 @@ import numpy as np
 
 from tilewright.codegen.program.interface import Runner
 from tilewright.errors import TilewrightError, refuse
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, network_of
+from tilewright.graph.operation import Operation
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
@@ -47,7 +48,7 @@ def refuse_unwritten(
         runner.seed = first
     names = value_names(network)
     for op in network.block.ops:
-        if not isinstance(op, KernelOp | GraphOperation):
+        if not isinstance(op, KernelOp | Operation):
             continue
         name = names[op.result]
         if name not in seen or name not in other or _same(seen[name], other[name]):
@@ -91,7 +92,7 @@ def _same(left: Array, right: Array) -> bool:
     return left.shape == right.shape and bool(np.array_equal(_bits(left), _bits(right)))
 
 
-def _nodes(op: KernelOp | GraphOperation) -> list[str]:
-    if isinstance(op, GraphOperation):
+def _nodes(op: KernelOp | Operation) -> list[str]:
+    if isinstance(op, Operation):
         return [op.node_name] if op.node_name else []
     return list(dict.fromkeys(inner.node_name for inner in op.operations if inner.node_name))

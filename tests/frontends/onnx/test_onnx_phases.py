@@ -8,6 +8,7 @@ import pytest
 
 from tests.frontends.onnx.onnx_models import check, noise, single
 from tilewright.frontends.phases import axis_of
+from tilewright.frontends.windows import Window
 from tilewright.graph.dialect import network_of
 
 
@@ -70,7 +71,7 @@ def test_usual_windows_have_no_zeros_between(
 
 def test_offsets_of_an_axis() -> None:
     """Kernel 4, stride 2, pads 1 of 5 elements: 10 elements, each phase of two taps."""
-    axis = axis_of(5, 4, 2, 1, 1, cropped=2)
+    axis = axis_of(5, Window((4,), (2,), (1,), (1,), (1,), (1,)), 0, 0)
     assert (axis.result, axis.count, axis.pads, axis.kernel) == (10, 5, (1, 1), 3)
     x, w = np.arange(1.0, 6.0), np.array([1.0, 10.0, 100.0, 1000.0])
     whole = np.zeros(12)

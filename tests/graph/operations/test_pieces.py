@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.graph.operations.catalogue import conv
-from tilewright.graph.operations.base import Operation
+from tilewright.graph.operation import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp

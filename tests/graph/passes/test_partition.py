@@ -7,7 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tilewright.compiler.pipeline import resolve, run_pipeline
-from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.graph.dialect import KernelOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes.partition import MOST_JOINED
 
 
@@ -22,9 +23,7 @@ def sum_of(count: int, path: Path) -> Path:
 
 
 def names_in(kernel: KernelOp) -> list[str]:
-    return [
-        op.name.removeprefix("graph.") for op in kernel.walk() if isinstance(op, GraphOperation)
-    ]
+    return [op.name.removeprefix("graph.") for op in kernel.walk() if isinstance(op, Operation)]
 
 
 def engines(path: Path, target: str) -> set[tuple[str, str]]:

@@ -7,8 +7,9 @@ import pytest
 
 from tests.graph.passes.pass_networks import accelerator, context, inputs_of, random_network
 from tests.slow import but_fast
-from tilewright.graph.dialect import GraphOperation, network_of
+from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes import prepare_pipeline
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
@@ -24,7 +25,7 @@ def results(module: ModuleOp, store: Weights, seed: int) -> dict[str, tuple[SSAV
     names = value_names(module)
     seen: dict[str, Array] = {}
     interpret(module, store, inputs_of(module, seed), seen.__setitem__)
-    ops = [op for op in network_of(module).walk() if isinstance(op, GraphOperation)]
+    ops = [op for op in network_of(module).walk() if isinstance(op, Operation)]
     # Of several operations of a node, the last gives its result.
     return {op.result_node: (op.result, seen[names[op.result]]) for op in ops if op.result_node}
 

@@ -5,8 +5,8 @@ import pytest
 
 from tests.graph.passes.pass_networks import Builder, context, inputs_of
 from tests.graph.passes.test_fix_numbers import calibrate
-from tilewright.graph.dialect import GraphOperation
 from tilewright.graph.interpreter import interpret
+from tilewright.graph.operation import Operation
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
@@ -63,8 +63,8 @@ def test_biases_are_bytes_with_a_point_of_their_own(point: int, scale: float) ->
     np.testing.assert_allclose(found / 2.0**point, bias, atol=step * 0.51)
 
 
-def operations(module, name: str) -> list[GraphOperation]:
-    return [op for op in module.walk() if isinstance(op, GraphOperation) and op.name == name]
+def operations(module, name: str) -> list[Operation]:
+    return [op for op in module.walk() if isinstance(op, Operation) and op.name == name]
 
 
 @pytest.fixture(scope="module")

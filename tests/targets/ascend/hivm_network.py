@@ -14,7 +14,8 @@ from tests.targets.ascend.hivm_interpreter import execute
 
 from tilewright.compiler.build import emit
 from tilewright.compiler.pipeline import resolve, run_pipeline
-from tilewright.graph.dialect import GraphOperation, KernelOp, OutputOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp, network_of
+from tilewright.graph.operation import Operation
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, arenas_of, placement_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
@@ -90,6 +91,6 @@ def _computed(kernel: KernelOp, inputs: list[Array]) -> Array:
     known: dict[SSAValue, Array] = dict(zip(kernel.body.block.args, inputs, strict=True))
     result: Array = np.zeros(0)
     for op in kernel.body.block.ops:
-        if isinstance(op, GraphOperation):
+        if isinstance(op, Operation):
             result = known[op.result] = op.evaluate(*(known[value] for value in op.inputs))
     return result

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.program.interface import Compilation, CompiledKernel
 from tilewright.graph.dialect import (
-    GraphOperation,
     KernelOp,
     NetworkOp,
     OutputOp,
@@ -23,6 +22,7 @@ from tilewright.graph.dialect import (
 )
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.kernels import kernel_of, operand_values
+from tilewright.graph.operation import Operation
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placement_of
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
@@ -98,9 +98,7 @@ class Maker:
 
     def kernel(
         self,
-        chain: Sequence[
-            tuple[type[GraphOperation], Sequence[SSAValue | int], dict[str, PythonValue]]
-        ],
+        chain: Sequence[tuple[type[Operation], Sequence[SSAValue | int], dict[str, PythonValue]]],
         layout: str = "",
         types: Sequence[Attribute] | None = None,
     ) -> SSAValue:

@@ -9,7 +9,7 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operation import Operation
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.operations.reductions import ReduceMeanOp
 from tilewright.machine import Machine
@@ -32,12 +32,12 @@ CASES = (
 NATIVE = (*FLAGS, *this_processor().flags)
 
 
-def in_turns(each: int) -> list[list[type[GraphOperation]]]:
+def in_turns(each: int) -> list[list[type[Operation]]]:
     """So many kinds for each case, which take turns."""
     return [[KINDS[(n + k) % len(KINDS)] for k in range(each)] for n in range(len(CASES))]
 
 
-def network(described: Machine, kinds: Sequence[Sequence[type[GraphOperation]]]) -> Maker:
+def network(described: Machine, kinds: Sequence[Sequence[type[Operation]]]) -> Maker:
     m = Maker(described, seed=5)
     found = []
     for number, (shape, axes) in enumerate(CASES):
@@ -108,7 +108,7 @@ def test_maps_follow() -> None:
     ("described", "flags"), [(PLAIN, FLAGS), (machine(), NATIVE)], ids=["plain", "native"]
 )
 def test_extremes_of_images_in_blocks(
-    kind: type[GraphOperation], described: Machine, flags: Sequence[str]
+    kind: type[Operation], described: Machine, flags: Sequence[str]
 ) -> None:
     """All elements lie in one run, whatever their order."""
     m = Maker(described, seed=7)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.graph.dialect import (
-    GraphOperation,
     KernelOp,
     NetworkOp,
     OutputOp,
@@ -18,6 +17,7 @@ from tilewright.graph.dialect import (
     network_of,
 )
 from tilewright.graph.kernels import kernel_of, operand_values
+from tilewright.graph.operation import Operation
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
 from tilewright.ir import Attribute, Block, ModuleOp, Region, SSAValue, StringAttr, TensorType, f32
@@ -128,7 +128,7 @@ class KernelBuilder:
         }
         last: Array = np.zeros(0)
         for op in self.block.ops:
-            if isinstance(op, GraphOperation):
+            if isinstance(op, Operation):
                 last = op.evaluate(*(inside[value] for value in op.inputs))
                 inside[op.result] = last
         return Case(planned, operands, last, module)

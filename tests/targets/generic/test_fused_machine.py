@@ -9,7 +9,7 @@ import pytest
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operation import Operation
 from tilewright.ir import SSAValue, UnitAttr
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
@@ -59,7 +59,7 @@ def chain(seed: int, shape: tuple[int, int], layers: Layers, *, apart: bool = Fa
             value = build.op("conv", value, weight, bias, group=group, **values)
             channels = co
         begins = value.owner
-        assert isinstance(begins, GraphOperation)
+        assert isinstance(begins, Operation)
         if kind != "max_pool":
             value = build.op("requantise", build.op("relu", value), result=(16, 8))
         if number and not apart:
@@ -78,7 +78,7 @@ def attention(seed: int, heads: int, rows: int, width: int) -> Case:
     weights = build.op("softmax", scores, axis=-1, result=(16, 14))
     result = build.op("matmul", weights, value)
     for begins in (weights.owner, result.owner):
-        assert isinstance(begins, GraphOperation)
+        assert isinstance(begins, Operation)
         begins.begins = UnitAttr()
     return build.finish(build.op("requantise", result, result=(16, 10)))
 

@@ -15,8 +15,7 @@ from tests.targets.sunway.expected_transfers import Runs, Walk, traced
 import tilewright
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.runtime import Executable
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
-from tilewright.targets.sunway.emit.package import sources_of
+from tilewright.targets.sunway.emit.package import SHIM_FLAGS, SHIM_LINK, sources_of
 from tilewright.tile.dialect import ProgramOp, programs_of
 
 FLAGS = ("-O0", "-w")

@@ -24,8 +24,7 @@ from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.own import start_cycles
 from tilewright.runtime import Executable
 from tilewright.targets.sunway.chip import CHIP, GROUPS, ChipPlanner, group_machine
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
-from tilewright.targets.sunway.emit.package import sources_of
+from tilewright.targets.sunway.emit.package import SHIM_FLAGS, SHIM_LINK, sources_of
 from tilewright.targets.sunway.machine import CHAINS, CPES, MACHINE
 from tilewright.targets.sunway.runner import build
 

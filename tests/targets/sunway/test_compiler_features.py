@@ -16,7 +16,7 @@ from tests.targets.sunway.sunway_networks import Network
 
 import tilewright
 from tilewright.runtime import Executable
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS
+from tilewright.targets.sunway.emit.package import SHIM_FLAGS
 
 FEATURES = {"__attribute__", "__extension__", "__typeof__", "__asm__"}
 ATTRIBUTES = {"vector_size", "aligned", "may_alias", "always_inline", "noinline", "unused"}

@@ -13,7 +13,7 @@ from tests.targets.sunway.random_layers import RandomLayers
 from tests.targets.sunway.sunway_networks import Network
 
 import tilewright
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS
+from tilewright.targets.sunway.emit.package import SHIM_FLAGS
 
 ROOMS: tuple[Mapping[str, float], ...] = (
     {},

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.targets.sunway import machine
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
+from tilewright.targets.sunway.emit.package import SHIM_FLAGS, SHIM_LINK
 
 SHIM = Path(machine.__file__).parent / "shim"
 

@@ -20,15 +20,17 @@ from tilewright.codegen.host.compiler import host_compiler
 from tilewright.codegen.program.interface import Compilation, HostStep
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.arenas import Arenas, read_value, write_value
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, YieldOp, network_of
+from tilewright.graph.operation import Operation
 from tilewright.graph.placement import placement_of
-from tilewright.ir import Operation, SSAValue, VerifyException
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue, VerifyException
 from tilewright.ir.types import Array, element_size, layout_of, shape_of, tensor_type
 from tilewright.numerics.operators import operators
 from tilewright.planning.layout import Layout
 
 
-def is_free(op: GraphOperation) -> bool:
+def is_free(op: Operation) -> bool:
     """Return True if a host operation has nothing to do since its result is already in place.
 
     That is so when the addresses of the operands' elements, put through the operation, are the
@@ -59,12 +61,12 @@ MOVES = frozenset(f"graph.{name}" for name in (*operators("view", "join"), "conv
 """Operations that may turn out free; others compute."""
 
 
-def steps_of(network: NetworkOp) -> list[tuple[int, Operation]]:
+def steps_of(network: NetworkOp) -> list[tuple[int, AnyOperation]]:
     """The kernels and the operations that are not free, with their places in the block."""
-    steps: list[tuple[int, Operation]] = []
+    steps: list[tuple[int, AnyOperation]] = []
     for number, op in enumerate(network.block.ops):
         if isinstance(op, KernelOp) or (
-            isinstance(op, GraphOperation) and not (op.name in MOVES and is_free(op))
+            isinstance(op, Operation) and not (op.name in MOVES and is_free(op))
         ):
             steps.append((number, op))
     return steps
@@ -75,22 +77,22 @@ def kernel_steps(network: NetworkOp, code: str) -> list[KernelOp]:
     kernels: list[KernelOp] = []
     for _, op in steps_of(network):
         if not isinstance(op, KernelOp):
-            where = op.node_name if isinstance(op, GraphOperation) else ""
+            where = op.node_name if isinstance(op, Operation) else ""
             raise refuse(code, f"no kernel computes {op.name}", where)
         kernels.append(op)
     return kernels
 
 
-def interpreted(op: Operation) -> HostStep:
+def interpreted(op: AnyOperation) -> HostStep:
     """A step that runs an operation, or the operations of a kernel, by their meaning."""
     if isinstance(op, KernelOp):
         return lambda arenas: _run_kernel(op, arenas)
-    if isinstance(op, GraphOperation):
+    if isinstance(op, Operation):
         return lambda arenas: _run_operation(op, arenas)
     raise refuse("package-invalid", f"{op.name} is no step")
 
 
-def _run_operation(op: GraphOperation, arenas: Arenas) -> None:
+def _run_operation(op: Operation, arenas: Arenas) -> None:
     operands = [read_value(value, arenas) for value in op.inputs]
     with np.errstate(all="ignore"):
         write_value(op.result, arenas, op.evaluate(*operands))
@@ -102,7 +104,7 @@ def _run_kernel(op: KernelOp, arenas: Arenas) -> None:
         for argument, value in zip(op.body.block.args, op.inputs, strict=True)
     }
     for inner in op.body.block.ops:
-        if isinstance(inner, GraphOperation):
+        if isinstance(inner, Operation):
             operands = [values[value] for value in inner.inputs]
             with np.errstate(all="ignore"):
                 values[inner.result] = inner.evaluate(*operands)
@@ -122,7 +124,7 @@ MOVED = MOVES | frozenset(
 """Operations that only move or convert elements: the runner does them in NumPy, exactly."""
 
 
-def computes(op: Operation) -> bool:
+def computes(op: AnyOperation) -> bool:
     """Return True if an operation or kernel does more than move and convert elements."""
     if isinstance(op, KernelOp):
         return any(inner.name not in MOVED for inner in op.operations)
@@ -136,7 +138,7 @@ def emit_kernels(compilation: Compilation, directory: Path) -> None:
     ``interpreted``.
     """
     network = network_of(compilation.network)
-    ops = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    ops = {op.symbol.data: op for op in network.kernels}
     kept = tuple(
         item for item in compilation.kernels if item.on_host and computes(ops[item.kernel.symbol])
     )

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.graph.arenas import Box
-from tilewright.graph.dialect import GraphOperation, KernelOp
-from tilewright.ir import Operation, SSAValue
+from tilewright.graph.dialect import KernelOp
+from tilewright.graph.operation import Operation
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ def _conflict(first: Step, second: Step) -> bool:
     )
 
 
-def step_of(op: Operation, on_host: bool, seconds: float) -> Step:
+def step_of(op: AnyOperation, on_host: bool, seconds: float) -> Step:
     """The step that an operation of a placed network is."""
-    assert isinstance(op, KernelOp | GraphOperation)
+    assert isinstance(op, KernelOp | Operation)
     reads = tuple(map(Span.of, op.inputs))
     return Step(on_host, seconds, reads, (Span.of(op.result),))

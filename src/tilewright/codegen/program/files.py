@@ -153,11 +153,7 @@ def kernel_rows(
     spans: Iterable[tuple[int, int]],
 ) -> list[KernelRow]:
     """The rows of kernels; ``spans`` has the first word of each, and that after its last."""
-    ops = {
-        op.symbol.data: op
-        for op in network_of(compilation.network).block.ops
-        if isinstance(op, KernelOp)
-    }
+    ops = {op.symbol.data: op for op in network_of(compilation.network).kernels}
     rows: list[KernelRow] = []
     for kernel, (start, end) in zip(kernels, spans, strict=True):
         symbol = kernel.kernel.symbol
@@ -252,13 +248,12 @@ def read_program(directory: Path, image: str) -> ProgramParts:
         module = Parser(graph_context(), source).parse_module()
         module.verify()
         network = network_of(module)
-        for kernel in network.block.ops:
-            if isinstance(kernel, KernelOp):
-                for value in (*kernel.inputs, kernel.result):
-                    placement_of(value)  # Raises where there is none.
+        for kernel in network.kernels:
+            for value in (*kernel.inputs, kernel.result):
+                placement_of(value)  # Raises where there is none.
     except (ParseError, VerifyException) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
-    symbols = {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
+    symbols = {op.symbol.data for op in network.kernels}
     _check(file, image, weights.size, symbols, directory, machine)
     return ProgramParts(file, machine, data, network, module, weights, image_data, directory)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.c.template import filled
 from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import refuse
 from tilewright.graph.dialect import NetworkOp, WeightOp
@@ -70,14 +71,5 @@ def array_text(prefix: str, path: Path) -> str:
         ", ".join(f"{word:#x}" for word in words[at : at + 8]) for at in range(0, len(words), 8)
     )
     listed = ",\n".join(f"    {row}" for row in rows)
-    return f"""/* The weights of {prefix}, as they lie in little-endian memory. */
-#include "{prefix}.h"
-
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the weights are written for little-endian processors"
-#endif
-
-const {prefix}_word {prefix}_weights[{len(words)}] __attribute__((aligned(64))) = {{
-{listed}
-}};
-"""
+    template = Path(__file__).parent / "weights.c.in"
+    return filled(template, prefix=prefix, count=len(words), listed=listed)

@@ -131,3 +131,13 @@ Rule = Callable[[Lowering], Sequence[SSAValue]]
 
 Raises TilewrightError (a refusal).
 """
+
+
+def of_one(rule: Callable[[Lowering], SSAValue]) -> Rule:
+    """The rule of a layer that makes one top of one bottom."""
+
+    def checked(at: Lowering) -> Sequence[SSAValue]:
+        at.needs(1)
+        return [rule(at)]
+
+    return checked

@@ -159,12 +159,10 @@ class Folder:
             [onnx.ValueInfoProto(name=name) for name in feeds],
             [onnx.ValueInfoProto(name=name) for name in proto.output if name],
         )
-        model = onnx.ModelProto(ir_version=8, graph=graph)
-        model.opset_import.add(domain="", version=node.version)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                arrays = ReferenceEvaluator(model).run(None, feeds)
+                arrays = ReferenceEvaluator(graph, {"": node.version}).run(None, feeds)
         except Exception as error:  # The reference raises whatever its NumPy code meets.
             reason = " ".join(str(error).split())[:200]
             raise node.refuse(f"it is constant and cannot be evaluated: {reason}") from error

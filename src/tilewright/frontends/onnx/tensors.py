@@ -88,11 +88,8 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
     if tensor.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
         # ONNX keeps the bits of short floats in int32_data.
         return np.array(values, np.int64).astype(np.uint16).view(dtype).reshape(shape)
-    if tensor.data_type in (TensorProto.UINT32, TensorProto.UINT64):
-        return np.array(values, np.uint64).astype(dtype).reshape(shape)
-    if dtype.kind == "f":
-        return np.array(values, dtype).reshape(shape)
-    return np.array(values, np.int64).astype(dtype).reshape(shape)
+    wide = np.uint64 if tensor.data_type in (TensorProto.UINT32, TensorProto.UINT64) else np.int64
+    return np.array(values, dtype if dtype.kind == "f" else wide).astype(dtype).reshape(shape)
 
 
 def constant_of(

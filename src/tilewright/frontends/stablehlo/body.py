@@ -28,7 +28,8 @@ from tilewright.frontends.stablehlo.lowering import Lowering, Rule, where
 from tilewright.frontends.stablehlo.operators import RULES
 from tilewright.frontends.stablehlo.program import Block, Kind, Operation, Program
 from tilewright.frontends.stablehlo.values import Entry, View
-from tilewright.graph.dialect import GraphOperation, WeightOp
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operation import Operation as GraphOperation
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block as GraphBlock
 from tilewright.ir import SSAValue

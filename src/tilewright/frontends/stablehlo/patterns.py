@@ -14,7 +14,8 @@ import numpy as np
 
 from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.values import View, extents_of
-from tilewright.graph.dialect import GraphOperation, WeightOp
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operation import Operation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
@@ -54,11 +55,11 @@ def _mean(at: Lowering, x: View, y: View) -> View | None:
     return _like(at, x, mean)
 
 
-def _made_by(core: SSAValue | Array, operation: str) -> GraphOperation | None:
+def _made_by(core: SSAValue | Array, operation: str) -> Operation | None:
     """The operation that makes a tensor, if it is of that name."""
     owner = core.owner if isinstance(core, SSAValue) else None
-    matches = isinstance(owner, GraphOperation) and owner.name == f"graph.{operation}"
-    return cast(GraphOperation, owner) if matches else None
+    matches = isinstance(owner, Operation) and owner.name == f"graph.{operation}"
+    return cast(Operation, owner) if matches else None
 
 
 def _constant(at: Lowering, value: SSAValue) -> float | None:
@@ -91,7 +92,7 @@ def _softmax(at: Lowering, x: View, y: View) -> View | None:
     total, largest = _unshaped(y.core), _unshaped(most)
     if _made_by(total, "reduce_sum") is None or _made_by(largest, "reduce_max") is None:
         return None
-    summed, maximal = cast(GraphOperation, total.owner), cast(GraphOperation, largest.owner)
+    summed, maximal = cast(Operation, total.owner), cast(Operation, largest.owner)
     axes = tuple(int(axis) for axis in summed.get("axes"))
     if summed.inputs[0] is not exp.result or maximal.inputs[0] is not inner or len(axes) != 1:
         return None

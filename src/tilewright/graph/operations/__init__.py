@@ -7,6 +7,7 @@ class in its family's file, with ``definition`` (base.py); a new file is named i
 from __future__ import annotations
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, ScratchOp, WeightOp, YieldOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.operations import (
     attention,
     binary,
@@ -27,7 +28,7 @@ from tilewright.graph.operations import (
     windows,
     winograd,
 )
-from tilewright.graph.operations.base import OPERATIONS, Operation
+from tilewright.graph.operations.base import OPERATIONS
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 

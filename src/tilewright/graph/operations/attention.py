@@ -7,13 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import (
-    Attributes,
-    Operation,
-    Type,
-    broadcast_shape,
-    definition,
-)
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import broadcast_shape, definition
 from tilewright.ir.types import Array, dtype_of
 from tilewright.planning.domain import Role, Stage
 
@@ -35,7 +30,6 @@ class AttentionOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[b, m, h, e]."""
-        self.check_operands(types)
         self.need_float(types[0])
         _ = self.number("scale")
         q, k, v = (kind.get_shape() for kind in types[:3])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, define, definition
+from tilewright.graph.operation import Attributes, Type
+from tilewright.graph.operations.base import broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import i1
 from tilewright.ir.types import FixedType
@@ -22,7 +23,6 @@ class SumOperation(BinaryOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operands' broadcast shape."""
-        self.check_operands(types)
         self.need(types[0].element_type != i1, "is not defined on booleans")
         elements = [kind.element_type for kind in types]
         if not isinstance(elements[0], FixedType):

@@ -7,7 +7,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from tilewright.graph.operations.base import SHORT_FLOATS, Attributes, Operation, Type, definition
+from tilewright.graph.operation import SHORT_FLOATS, Attributes, Operation, Type
+from tilewright.graph.operations.base import definition
 from tilewright.graph.operations.windows import WindowOperation, check_images
 from tilewright.ir import (
     Attribute,
@@ -41,7 +42,6 @@ class ConvOp(WindowOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
-        self.check_operands(types)
         x, w = types[0].get_shape(), types[1].get_shape()
         check_images(self, x)
         self.need(len(w) == 4, f"weights must have rank 4, have shape {list(w)}")

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, define, definition
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import define, definition
 from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.operators import operators
@@ -29,7 +30,6 @@ class GatherOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x with that of the indices in place of the axis."""
-        self.check_operands(types)
         shape, places = types[0].get_shape(), types[1].get_shape()
         axis = self.integer("axis", 0, len(shape) - 1)
         self.need(shape[axis] >= 1, f"axis {axis} of {list(shape)} is empty")
@@ -78,7 +78,6 @@ class ScatterOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The type of x."""
-        self.check_operands(types)
         shape, places, updates = (kind.get_shape() for kind in types)
         self.need(len(shape) >= 1 and len(places) == 1, "takes rows, and a list of indices")
         self.need_integer(types[1])
@@ -128,7 +127,6 @@ class RowOperation(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""
-        self.check_operands(types)
         shape, element = types[0].get_shape(), types[0].element_type
         _ = self.integer("axis", 0, len(shape) - 1)
         return self.result_of(shape, element)

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, define, definition
+from tilewright.graph.operation import Attributes, Type
+from tilewright.graph.operations.base import broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import i1, prop_def
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
@@ -92,7 +93,6 @@ class SelectOp(PlainOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape, of the elements of x and y."""
-        self.check_operands(types)
         self.need(
             types[0].element_type == i1,
             f"the condition must be boolean, found {types[0].element_type}",

@@ -7,13 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import (
-    Attributes,
-    Operation,
-    Type,
-    broadcast_shape,
-    definition,
-)
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import broadcast_shape, definition
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
@@ -41,7 +36,6 @@ class MatMulOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[batch..., m, n] from [batch..., m, k] and [batch..., k, n]."""
-        self.check_operands(types)
         a, b = types[0].get_shape(), types[1].get_shape()
         self.need(
             min(len(a), len(b)) >= 2, f"operands need rank 2 at least, have {list(a)}, {list(b)}"

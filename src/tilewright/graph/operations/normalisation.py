@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import definition
 from tilewright.ir import prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
@@ -28,7 +29,6 @@ class BatchNormOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) >= 2, f"x needs rank 2 at least, has shape {list(shape)}")
         names = ("scale", "shift", "mean", "variance")
@@ -65,7 +65,6 @@ class LrnOperation(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) == 4, f"images must have rank 4, have shape {list(shape)}")
         alpha = self.parameters[1]
@@ -138,7 +137,6 @@ class SoftmaxOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x; fixed point gets 14 fraction bits unless chosen otherwise."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) >= 1, "takes rank 1 at least")
         axis = self.integer("axis", -len(shape), len(shape) - 1)
@@ -182,7 +180,6 @@ class LayerNormOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
-        self.check_operands(types)
         self.need_float(types[0])
         shape = types[0].get_shape()
         self.need(len(shape) >= 1 and shape[-1] >= 1, f"has nothing to normalise in {list(shape)}")

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import (
-    NARROW,
-    Attributes,
-    Operation,
-    Type,
-    definition,
-    is_float,
-)
+from tilewright.graph.operation import NARROW, Attributes, Operation, Type
+from tilewright.graph.operations.base import definition
 from tilewright.ir import Attribute, f32
 from tilewright.ir.types import Array, FixedType, dtype_of
 from tilewright.numerics import fixed
@@ -47,7 +41,6 @@ class RequantiseOp(NarrowingOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """16-bit elements at the operand's binary point unless chosen otherwise."""
-        self.check_operands(types)
         element = types[0].element_type
         if not isinstance(element, FixedType):
             raise self.wrong(f"takes fixed point, found {element}")
@@ -67,8 +60,7 @@ class QuantiseOp(NarrowingOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """16-bit elements; the binary point is chosen."""
-        self.check_operands(types)
-        self.need(is_float(types[0].element_type), f"takes float32, found {types[0].element_type}")
+        self.need(types[0].element_type == f32, f"takes float32, found {types[0].element_type}")
         return self.result_of(types[0].get_shape(), FixedType.of(16, 0))
 
     def evaluate(self, *arrays: Array) -> Array:
@@ -85,7 +77,6 @@ class DequantiseOp(RepresentationOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """float32 of the same shape."""
-        self.check_operands(types)
         element = types[0].element_type
         if not isinstance(element, FixedType):
             raise self.wrong(f"takes fixed point, found {element}")
@@ -101,11 +92,6 @@ class ConvertLayoutOp(RepresentationOperation):
     """The same tensor; its type, which is given, has another layout."""
 
     name = "graph.convert_layout"
-
-    def infer(self, types: Sequence[Type]) -> Type:
-        """Return the operand's type, which the result has."""
-        self.check_operands(types)
-        return self.result_of(types[0].get_shape(), types[0].element_type)
 
     def verify_element(self, inferred: Attribute, element: Attribute) -> None:
         """The element type stays as it is."""

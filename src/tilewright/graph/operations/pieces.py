@@ -12,7 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import definition
 from tilewright.graph.operations.windows import (
     WindowOperation,
     check_images,
@@ -58,7 +59,6 @@ class PieceConvOp(WindowOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """As of a conv: oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
-        self.check_operands(types)
         x, window = types[0].get_shape(), self.integers("window", 2, 1)
         check_images(self, x)
         co = _weights_checked(self, types, x[1], prod(window))
@@ -99,7 +99,6 @@ class PieceMatMulOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the product, [..., m, n]."""
-        self.check_operands(types)
         x = list(types[0].get_shape())
         self.need(len(x) >= 2 and min(x) >= 1, f"rows must have rank 2 at least, have {x}")
         co = _weights_checked(self, types, x[-1], 1)

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import (
-    Attributes,
-    Operation,
-    Type,
-    broadcast_shape,
-    define,
-    definition,
-)
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import broadcast_shape, define, definition
 from tilewright.ir import i1
 from tilewright.ir.types import Array, FixedType
 from tilewright.numerics import pointwise
@@ -29,7 +23,6 @@ class PointwiseOperation(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape; elements of the first operand's type."""
-        self.check_operands(types)
         self.need(self.LOGICAL or types[0].element_type != i1, "is not defined on booleans")
         shape = broadcast_shape(self, [kind.get_shape() for kind in types])
         return self.result_of(shape, self.computed_element(types))
@@ -64,7 +57,6 @@ class TableOperation(PointwiseOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""
-        self.check_operands(types)
         for name, default in self.DEFAULTS.items():
             if isinstance(default, float):
                 _ = self.number(name)
@@ -123,9 +115,9 @@ class LeakyReluOp(PointwiseOperation):
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the operand's type, which the result has."""
         alpha = self.number("alpha")
-        fixed = bool(types) and isinstance(types[0].element_type, FixedType)
+        fixed = isinstance(types[0].element_type, FixedType)
         self.need(not fixed or -2 <= alpha < 2, f"alpha must lie in [-2, 2), is {alpha}")
-        if types and not fixed:
+        if not fixed:
             self.need_float(types[0])
         result = super().infer(types)
         if "factor" not in self.properties:
@@ -150,7 +142,6 @@ class PReluOp(PointwiseOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The type of x."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         self.need(
             broadcast_shape(self, [kind.get_shape() for kind in types]) == shape,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Type, definition
+from tilewright.graph.operation import Attributes, Type
+from tilewright.graph.operations.base import definition
 from tilewright.graph.operations.windows import WindowOperation, check_images
 from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
@@ -21,7 +22,6 @@ class PoolOperation(WindowOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, c, oh, ow]; every window must touch the image (or padding that counts)."""
-        self.check_operands(types)
         x = types[0].get_shape()
         check_images(self, x)
         kernel, (strides, pads, dilations) = self.integers("kernel", 2, 1), self.slide

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Type, broadcast_shape, definition
+from tilewright.graph.operation import Attributes, Type
+from tilewright.graph.operations.base import broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import (
     Attribute,
@@ -43,7 +44,6 @@ class AffineOperation(PointwiseOperation):
 
     def shape(self, types: Sequence[Type]) -> tuple[int, ...]:
         """The first operand's shape, to which the others must broadcast."""
-        self.check_operands(types)
         shape = broadcast_shape(self, [kind.get_shape() for kind in types])
         self.need(shape == types[0].get_shape(), "a scale or zero point widens the operand")
         return shape
@@ -151,7 +151,6 @@ class LinearPairOperation(AffineOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape, 8-bit elements."""
-        self.check_operands(types)
         for kind in types:
             self.need_element(kind, BYTES)
         for name in ("zero", "first_zero", "second_zero"):

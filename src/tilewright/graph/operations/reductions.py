@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, define, definition
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import define, definition
 from tilewright.ir import i1, i64, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
@@ -37,7 +38,6 @@ class ReduceOperation(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axes, or with extent 1 there."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         axes = self.reduced(len(shape))
         self.need(all(shape[axis] >= 1 for axis in axes), f"an axis of {list(shape)} is empty")
@@ -161,7 +161,6 @@ class MaximumGradientOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Two steps fewer along the second axis."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) == 3, f"takes rank 3, has shape {list(shape)}")
         self.need(shape[1] >= 3, f"{shape[1]} steps hold no value, its greatest and its gradient")

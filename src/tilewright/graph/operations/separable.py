@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Type, definition
+from tilewright.graph.operation import Attributes, Type
+from tilewright.graph.operations.base import definition
 from tilewright.graph.operations.windows import WindowOperation, check_images
 from tilewright.ir.types import Array
 from tilewright.numerics import pointwise, reference
@@ -45,7 +46,6 @@ class SeparableConvOp(WindowOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh and ow as of the depthwise convolution."""
-        self.check_operands(types)
         x, window, w = (kind.get_shape() for kind in types[:3])
         check_images(self, x)
         self.need(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Type, definition
+from tilewright.graph.operation import Attributes, Type
+from tilewright.graph.operations.base import definition
 from tilewright.graph.operations.convolution import product_element
 from tilewright.graph.operations.windows import WindowOperation
 from tilewright.ir.types import Array, shape_of
@@ -52,7 +53,6 @@ class SparseProductOp(WindowOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] as a conv's, or [n, co]."""
-        self.check_operands(types)
         x, streams = types[0].get_shape(), types[1].get_shape()
         self.need(len(x) in (2, 4) and min(x) >= 1, f"images or rows have shape {list(x)}")
         self.need(len(streams) == 3 and min(streams) >= 1, f"streams have shape {list(streams)}")

@@ -8,13 +8,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from tilewright.graph.operations.base import (
-    MAXIMUM_ELEMENTS,
-    Attributes,
-    Operation,
-    Type,
-    definition,
-)
+from tilewright.graph.operation import MAXIMUM_ELEMENTS, Attributes, Operation, Type
+from tilewright.graph.operations.base import definition
 from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Role, Stage
@@ -39,7 +34,6 @@ class ConcatOp(JoinOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The operands' shape, with their extents along the axis added up."""
-        self.check_operands(types)
         shapes = [kind.get_shape() for kind in types]
         rank = len(shapes[0])
         self.need(rank >= 1, "takes rank 1 at least")
@@ -100,7 +94,6 @@ class InterleaveOp(JoinOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """As many rows and pixels as the operands have together."""
-        self.check_operands(types)
         shapes = [kind.get_shape() for kind in types]
         down, along_row = self.integers("steps", 2, 1)
         self.need(
@@ -149,7 +142,6 @@ class ReshapeOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The ``shape`` attribute, every extent given."""
-        self.check_operands(types)
         value = self.get("shape")
         self.need(
             isinstance(value, tuple)
@@ -182,7 +174,6 @@ class TransposeOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the permuted shape."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         order = self.integers("permutation", len(shape), 0)
         self.need(
@@ -246,7 +237,6 @@ class SliceOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The number of indices taken along every axis."""
-        self.check_operands(types)
         shape = [len(indices) for indices in self.ranges(types[0].get_shape())]
         return self.result_of(shape, types[0].element_type)
 
@@ -294,7 +284,6 @@ class PadOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Every extent plus its pads."""
-        self.check_operands(types)
         if len(types) == 2:
             element, computed = types[0].element_type, types[1]
             alone = computed.element_type == element and not computed.get_shape()
@@ -367,7 +356,6 @@ class ChannelShuffleOp(Operation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""
-        self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) == 4, f"images must have rank 4, have shape {list(shape)}")
         groups = self.integer("groups", 1, 2**24)

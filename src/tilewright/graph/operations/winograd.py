@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Attributes, Operation, Type, definition
+from tilewright.graph.operation import Attributes, Operation, Type
+from tilewright.graph.operations.base import definition
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.graph.operations.windows import check_images, check_scratch, windowed
 from tilewright.ir import f32, prop_def
@@ -66,7 +67,6 @@ class WinogradConvOp(WinogradOperation):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh = h + top + bottom - taps + 1."""
-        self.check_operands(types)
         x, u = types[0].get_shape(), types[1].get_shape()
         (_, taps), inner, group = self.sizes, self.inner, self.integer("group", 1, 2**24)
         oh, ow = self.convolved(x)
@@ -144,7 +144,6 @@ class WinogradInputOp(WinogradStage):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[inner * inner, c, n, th, tw]: as many tiles as cover the convolution's result."""
-        self.check_operands(types)
         x = types[0].get_shape()
         self.need(types[0].element_type == f32, "takes images of float32")
         counts = tuple(ceil_div(extent, self.sizes[0]) for extent in self.convolved(x))
@@ -177,7 +176,6 @@ class WinogradOutputOp(WinogradStage):
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, c, oh, ow], ``extents`` being oh and ow."""
-        self.check_operands(types)
         m, (tile, _) = types[0].get_shape(), self.sizes
         extents = self.integers("extents", 2, 1)
         counts = tuple(ceil_div(extent, tile) for extent in extents)

@@ -65,7 +65,7 @@ class AssignLayouts(ModulePass):
         context, network = compiler(ctx), network_of(op)
         machine = context.machine
         _drop_conversions(network)
-        for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
+        for kernel in network.kernels:
             _split_roles(kernel)
         problem = _Problem(network, machine)
         problem.solve()
@@ -76,12 +76,12 @@ def is_conversion(op: AnyOperation) -> bool:
     """Return True if an operation is a kernel that only converts a layout, or copies."""
     if not isinstance(op, KernelOp) or len(op.operations) != 1:
         return False
-    return op.operations[0].name == "graph.convert_layout"
+    return op.anchor.operation == "convert_layout"
 
 
 def _drop_conversions(network: NetworkOp) -> None:
-    for op in list(network.block.ops):
-        if is_conversion(op) and isinstance(op, KernelOp):
+    for op in network.kernels:
+        if is_conversion(op):
             op.result.replace_all_uses_with(op.inputs[0])
             erase(op)
 

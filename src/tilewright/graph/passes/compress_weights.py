@@ -64,7 +64,7 @@ class CompressWeights(ModulePass):
         if not primitives:
             return
         network, planner = network_of(op), Planner(context.machine)
-        for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
+        for kernel in network.kernels:
             weights = _weights(kernel, context)
             if weights is None or np.count_nonzero(weights) > self.most * weights.size:
                 continue
@@ -81,7 +81,7 @@ class CompressWeights(ModulePass):
 
 def _weights(kernel: KernelOp, context: CompilerContext) -> Array | None:
     """The weights [co, ci, kh, kw] of an anchor that can read compressed ones."""
-    anchor = kernel.operations[0] if kernel.operations else None
+    anchor = kernel.anchor
     if kernel.on_host or not isinstance(anchor, ConvOp | MatMulOp) or not anchor.is_fixed:
         return None
     image, weight, *_ = anchor_operands(kernel)
@@ -103,9 +103,7 @@ def _weights(kernel: KernelOp, context: CompilerContext) -> Array | None:
 
 def _cycles(kernel: KernelOp, machine: Machine, planner: Planner) -> float:
     """Predicted cycles of a kernel with the layouts of the first primitive that serves it."""
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    primitive = serving(candidate(anchor), machine)[0]
+    primitive = serving(candidate(kernel.anchor), machine)[0]
     laid_out = with_layouts(plain_kernel(kernel), machine, primitive)
     return planner.plan(laid_out).predicted_cycles
 
@@ -157,9 +155,7 @@ class _Form:
     def rewritten(self, kernel: KernelOp, streams: SSAValue, *, replace: bool) -> KernelOp:
         """The kernel with compressed weights, in its place or before it."""
         image, _, *bias = anchor_operands(kernel)
-        anchor = kernel.operations[0]
-        assert isinstance(anchor, Operation)
-        how = self.attributes(anchor)
+        how = self.attributes(kernel.anchor)
         return reanchored(kernel, "sparse_product", [image, streams, *bias], how, replace=replace)
 
 

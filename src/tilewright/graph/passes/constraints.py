@@ -251,7 +251,7 @@ def fixed_element(asked: Candidate, bits: int) -> str | None:
     if has(asked.op.operation, "product") and len(fixed) == 3:
         fixed[2] = tensor(fixed[2].get_shape(), FixedType.of(32, 2 * bits - 4))
     try:
-        return element_name(asked.op.infer(fixed).element_type)
+        return element_name(asked.op.inferred(fixed).element_type)
     except VerifyException:
         return None
 

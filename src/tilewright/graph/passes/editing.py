@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import (
-    GraphOperation,
     KernelOp,
     NetworkOp,
     ScratchOp,
@@ -55,7 +54,7 @@ def compiler(ctx: Context) -> CompilerContext:
 
 def operations_of(module: AnyOperation) -> list[Operation]:
     """The operations that stand directly in the network, in order."""
-    return [op for op in network_of(module).block.ops if isinstance(op, Operation)]
+    return network_of(module).operations
 
 
 def constant(value: SSAValue, ctx: CompilerContext) -> Array | None:
@@ -97,10 +96,7 @@ def make(
 ) -> Operation:
     """A new operation before ``before``, with the node name (and engine) of ``like``."""
     node = like.node_name if like is not None else ""
-    operation = cast(
-        Operation,
-        BY_NAME[name].build_from(inputs, attributes, node=node, result_type=result_type),
-    )
+    operation = BY_NAME[name].build_from(inputs, attributes, node=node, result_type=result_type)
     if like is not None:
         operation.engine, operation.reason = like.engine, like.reason
         operation.merged = like.merged
@@ -200,7 +196,7 @@ def replace(op: Operation, value: SSAValue) -> None:
 
     What computes ``value`` keeps the names of the nodes whose result it now is (``merged``).
     """
-    if isinstance(value.owner, GraphOperation):
+    if isinstance(value.owner, Operation):
         _absorb(value.owner, op)
     if value.name_hint is None:
         value.name_hint = op.result.name_hint
@@ -212,7 +208,7 @@ MOST_MERGED = 32
 """Names of nodes that an operation keeps beside its own: the last, of more."""
 
 
-def _absorb(into: GraphOperation, op: Operation) -> None:
+def _absorb(into: Operation, op: Operation) -> None:
     """Note in ``into`` the nodes of ``op``, whose result it gives from now on."""
     if into.result_node == op.result_node:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import VIEWS, erase, insert
@@ -33,7 +33,7 @@ def enclose(chain: Sequence[Operation], symbol: str) -> KernelOp:
     return enclose_with(chain, properties)
 
 
-def enclose_with(chain: Sequence[GraphOperation], properties: Mapping[str, Attribute]) -> KernelOp:
+def enclose_with(chain: Sequence[Operation], properties: Mapping[str, Attribute]) -> KernelOp:
     """The same for a kernel of those properties."""
     last, inside = chain[-1], {step.result for step in chain}
     outer = list(
@@ -64,11 +64,11 @@ def enclose_with(chain: Sequence[GraphOperation], properties: Mapping[str, Attri
 
 
 def copied(
-    operations: Sequence[GraphOperation],
+    operations: Sequence[Operation],
     kernel: KernelOp,
     known: Mapping[SSAValue, SSAValue],
     before: AnyOperation,
-) -> list[GraphOperation]:
+) -> list[Operation]:
     """Copies of a kernel's operations in the network, before ``before``.
 
     They read the kernel's operands; where ``known`` has a value of the network for an operand, or
@@ -95,7 +95,7 @@ def chained(kernels: Sequence[KernelOp]) -> KernelOp:
         if not users or not users <= set(kernels):
             raise VerifyException("a result of a chain is read outside of it, or not at all")
     known: dict[SSAValue, SSAValue] = {}
-    chain: list[GraphOperation] = []
+    chain: list[Operation] = []
     for kernel in kernels:
         copies = copied(kernel.operations, kernel, known, last)
         if chain:
@@ -124,8 +124,7 @@ def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str], hint: 
 
 def symbols_of(module: AnyOperation) -> set[str]:
     """The symbols of the network's kernels."""
-    network = network_of(module)
-    return {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
+    return {kernel.symbol.data for kernel in network_of(module).kernels}
 
 
 def accelerated_values(network: NetworkOp) -> set[SSAValue]:

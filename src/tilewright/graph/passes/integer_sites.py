@@ -81,7 +81,7 @@ def sites_of(
     ``only``, so do all but theirs.
     """
     kept, chosen = set(keep_float), None if only is None else set(only)
-    steps = [op for op in network.block.ops if isinstance(op, Operation)]
+    steps = network.operations
     sites, wanted = Sites(), set[SSAValue]()
     for op in reversed(steps):
         if op in left or not _eligible(op, op.result in wanted) or names_of(op) & kept:

@@ -117,10 +117,8 @@ def _around(join: JoinOperation, network: NetworkOp, addresses: Addresses) -> li
 
     return [
         op
-        for op in network.block.ops
-        if isinstance(op, KernelOp)
-        and not op.on_host
-        and any(is_in_join(value) for value in (*op.inputs, op.result))
+        for op in network.kernels
+        if not op.on_host and any(is_in_join(value) for value in (*op.inputs, op.result))
     ]
 
 

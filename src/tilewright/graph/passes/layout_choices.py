@@ -156,8 +156,7 @@ def _cuts_blocks(op: Operation, text: str) -> bool:
 
 
 def _kernel_choices(kernel: KernelOp, machine: Machine, planner: Planner) -> list[Choice]:
-    operations = [op for op in kernel.operations if isinstance(op, Operation)]
-    anchor = operations[0]
+    operations, anchor = kernel.operations, kernel.anchor
     count, rank = len(kernel.inputs), len(shape_of(kernel.result))
     row_major = Choice(("",) * count, "")
     if anchor.operation in CONVERSIONS and len(operations) == 1:
@@ -234,8 +233,8 @@ def _turned(
 
 def _as_it_lies(kernel: KernelOp, choices: Sequence[Choice], machine: Machine) -> list[Choice]:
     """The choices of the largest or least of all elements, which may come in any order."""
-    anchor, image = kernel.operations[0], kernel.inputs[0]
-    if not isinstance(anchor, Operation) or anchor.operation not in ("reduce_max", "reduce_min"):
+    anchor, image = kernel.anchor, kernel.inputs[0]
+    if anchor.operation not in ("reduce_max", "reduce_min"):
         return []
     if prod(shape_of(anchor.result)) > 1 or anchor.inputs[0] is not kernel.body.block.args[0]:
         return []
@@ -305,9 +304,7 @@ def _runs_along(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
 
 def _anchor(kernel: KernelOp) -> Candidate:
     """A kernel's anchor with its loop nest."""
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    return candidate(anchor)
+    return candidate(kernel.anchor)
 
 
 def _anchor_layouts(kernel: KernelOp, choice: Choice) -> list[tuple[Operand, str]]:
@@ -327,7 +324,7 @@ def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[s
     Weights of a product that may lie anyhow are row-major: they share nothing with the result.
     """
     demands: list[set[str]] = []
-    maps = isinstance(kernel.operations[0], PointwiseOperation)
+    maps = isinstance(kernel.anchor, PointwiseOperation)
     for value, operands in zip(kernel.inputs, operands_by_role(kernel), strict=True):
         asked: set[str] = set()
         for role, operand in operands.items():
@@ -358,7 +355,7 @@ def operands_by_role(kernel: KernelOp) -> list[dict[str, Operand | None]]:
 
 def operand_uses(kernel: KernelOp) -> list[list[tuple[Use, str, Operand | None]]]:
     """For every operand of a kernel its uses, the anchor's first: their roles and operands."""
-    anchor, stage = kernel.operations[0], _anchor(kernel).stage
+    anchor, stage = kernel.anchor, _anchor(kernel).stage
     described = stage.inputs if stage is not None else ()
     uses: list[list[tuple[Use, str, Operand | None]]] = []
     for argument in kernel.body.block.args:
@@ -377,7 +374,7 @@ def _shared(
     shape = shape_of(kernel.result)
     free = result == "any" or any("any" in asked for asked in demands)
     choices: list[Choice] = []
-    maps = isinstance(kernel.operations[0], PointwiseOperation)
+    maps = isinstance(kernel.anchor, PointwiseOperation)
     images = ["input" in roles and not maps for roles in operands_by_role(kernel)]
     for text in candidates(machine, kernel.result) if free else ("",):
         target = text if result == "any" else plain(result, len(shape))
@@ -428,8 +425,8 @@ def _lanes_are_safe(kernel: KernelOp, operands: Sequence[str], result: str, free
     # An anchor whose primitive names the blocked layout takes care of the lanes itself.
     checked = kernel.operations if free else kernel.operations[1:]
     return all(
-        op.name.removeprefix("graph.") in LANE_SAFE
-        or (isinstance(op, PoolOperation) and op is not kernel.operations[0])
+        op.operation in LANE_SAFE
+        or (isinstance(op, PoolOperation) and op is not kernel.anchor)
         or (isinstance(op, PadOp) and element_name(tensor_type(op.result).element_type) in BYTES)
         for op in checked
     )

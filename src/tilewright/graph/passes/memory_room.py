@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
-from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import bytes_of
 from tilewright.graph.passes.strides import size
@@ -34,18 +33,15 @@ class NetworkMemory:
     def padding(self) -> int:
         """Bytes that layouts add to the weights, if each kernel's first primitive computes it."""
         added: dict[SSAValue, int] = {}
-        for op in self.network.block.ops:
-            if isinstance(op, KernelOp) and op.operations:
-                added |= dict(self._padding(op))
+        for kernel in self.network.kernels:
+            added |= dict(self._padding(kernel))
         return sum(added.values())
 
     def _padding(self, kernel: KernelOp) -> Iterator[tuple[SSAValue, int]]:
-        anchor = kernel.operations[0]
-        assert isinstance(anchor, Operation)
-        asked = candidate(anchor)
+        asked = candidate(kernel.anchor)
         primitive = next(iter(serving(asked, self.machine)), None)
         outer = kernel.outside
-        pairs = zip(anchor.inputs, asked.stage.inputs if asked.stage else (), strict=False)
+        pairs = zip(asked.op.inputs, asked.stage.inputs if asked.stage else (), strict=False)
         for inner, operand in pairs:
             value = outer.get(inner)
             if primitive is None or value is None or not isinstance(value.owner, WeightOp):
@@ -71,7 +67,7 @@ class NetworkMemory:
         """
         steps = {op: number for number, op in enumerate(self.network.block.ops, start=1)}
         change = [0] * (len(steps) + 2)
-        results = [op.result for op in steps if isinstance(op, KernelOp)]
+        results = [kernel.result for kernel in self.network.kernels]
         for value in (*self.network.block.args, *results):
             owner = value.owner
             born = steps[owner] if isinstance(owner, AnyOperation) else 0

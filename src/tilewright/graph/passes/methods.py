@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
-from tilewright.graph.operations.base import is_float
 from tilewright.graph.operations.convolution import SHORT_FLOATS, ConvOp
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.memory_room import NetworkMemory
 from tilewright.graph.passes.reanchoring import anchor_operands
-from tilewright.ir import Context, ModuleOp, ModulePass, i16
+from tilewright.ir import Context, ModuleOp, ModulePass, f32, i16
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.numerics.winograd import TRANSFORMS
@@ -188,8 +187,8 @@ def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
     if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):
         return
     elements = [tensor_type(value).element_type for value in (anchor.inputs[0], weight)]
-    whole = is_float(elements[1])
-    if not is_float(elements[0]) or not (whole or elements[1] in (*SHORT_FLOATS, i16)):
+    whole = elements[1] == f32
+    if elements[0] != f32 or not (whole or elements[1] in (*SHORT_FLOATS, i16)):
         return
     window, results = shape_of(weight)[2:], shape_of(anchor.result)[2:]
     group = anchor.integer("group", 1, 2**24)

@@ -151,7 +151,6 @@ class _Narrowing:
         known: dict[SSAValue, SSAValue] = {}
         chain: list[Operation] = []
         for op in kernel.operations:
-            assert isinstance(op, Operation)
             operands: list[SSAValue] = []
             for index, value in enumerate(op.inputs):
                 if value in known:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import erase
@@ -37,11 +37,9 @@ class KernelPair:
 
     def serving(self, trial: KernelOp) -> Sequence[Primitive]:
         """The first primitive that serves a trial's anchor, if any does."""
-        anchor = trial.operations[0]
-        assert isinstance(anchor, Operation)
-        return serving(candidate(anchor), self.machine)[:1]
+        return serving(candidate(trial.anchor), self.machine)[:1]
 
-    def copies(self, first: KernelOp, *, begins: bool = False) -> list[GraphOperation]:
+    def copies(self, first: KernelOp, *, begins: bool = False) -> list[Operation]:
         """The operations of ``first``, the first kernel in some form, and of the second, in front
         of the second kernel; with ``begins`` those of the second are a compute of their own."""
         second = self.second
@@ -51,7 +49,7 @@ class KernelPair:
             copies[0].begins = UnitAttr()
         return chain + copies
 
-    def enclosed(self, chain: Sequence[GraphOperation], like: KernelOp) -> KernelOp:
+    def enclosed(self, chain: Sequence[Operation], like: KernelOp) -> KernelOp:
         """A trial of operations, with the properties of a kernel."""
         trial = enclose_with(chain, like.properties)
         self.undo.callback(erase, trial)
@@ -60,5 +58,4 @@ class KernelPair:
 
 def name_of(kernel: KernelOp) -> str:
     """The name of the operation that a kernel is planned by."""
-    anchor = kernel.operations[0]
-    return candidate(anchor).operation if isinstance(anchor, Operation) else anchor.name
+    return candidate(kernel.anchor).operation

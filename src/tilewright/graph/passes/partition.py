@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
-from tilewright.graph.operations.base import Operation
+from tilewright.graph.operation import Operation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import VIEWS, compiler, constant, operations_of
 from tilewright.graph.saturation import maskable
@@ -51,12 +51,9 @@ def _without_numbers(network: NetworkOp, ctx: CompilerContext) -> set[Operation]
     said = {value for value, lowest in endless.items() if lowest and value in masks}
     return {
         op
-        for op in network.block.ops
-        if isinstance(op, Operation)
-        and (
-            any(value in endless and value not in said for value in op.inputs)
-            or (op.operation == "pad" and not np.isfinite(op.get("value", 0.0)))
-        )
+        for op in network.operations
+        if any(value in endless and value not in said for value in op.inputs)
+        or (op.operation == "pad" and not np.isfinite(op.get("value", 0.0)))
     }
 
 

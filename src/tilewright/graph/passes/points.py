@@ -224,7 +224,6 @@ class Points:
         segment: tuple[PointClass, ...] = ()
         current: SSAValue | None = None
         for op in kernel.operations:
-            assert isinstance(op, Operation)
             operands = op.inputs[:2] if has(op.operation, "product") else op.inputs
             requantise, before = None, None
             if wide and current is not None and not _takes_wide(op):

@@ -148,9 +148,8 @@ class _Quantiser:
         activations = {
             value: self._activation(network, value, sites) for value in list(sites.roots)
         }
-        for op in [op for op in network.block.ops if op in sites.integer]:
-            assert isinstance(op, Operation)
-            if op.operation in PRODUCTS:
+        for op in network.operations:
+            if op in sites.integer and op.operation in PRODUCTS:
                 self._constants(op)
         return activations
 

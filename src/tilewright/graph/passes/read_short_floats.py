@@ -177,7 +177,7 @@ def _after(op: Operation, at: Rewriter) -> None:
 
 def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
     """Keep small constants as float32 where that is how they are read."""
-    for op in [step for step in network.block.ops if isinstance(step, Operation)]:
+    for op in network.operations:
         if op.operation not in ("cast", "dequantise_linear", "reshape"):
             continue
         at = Rewriter(context, op)
@@ -192,7 +192,7 @@ def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
 
 def _divide(network: NetworkOp) -> None:
     """A copy in float32 for every reader of a value that others read in 16 bits."""
-    for op in [step for step in network.block.ops if isinstance(step, Operation)]:
+    for op in network.operations:
         short = _short(op.result)
         if short is None or isinstance(short.owner, WeightOp) or op.operation in VIEWS:
             continue

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.kernels import kernel_of
-from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import erase, make
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.ir import PythonValue, SSAValue
@@ -50,7 +49,7 @@ def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kern
 def anchor_operands(kernel: KernelOp) -> list[SSAValue]:
     """The network's values that a kernel's anchor reads."""
     outside = kernel.outside
-    return [outside[value] for value in kernel.operations[0].inputs]
+    return [outside[value] for value in kernel.anchor.inputs]
 
 
 def reanchored(
@@ -66,7 +65,6 @@ def reanchored(
     It takes the old kernel's place, or, without ``replace``, stands before it: a trial.
     """
     anchor, *maps = kernel.operations
-    assert isinstance(anchor, Operation)
     fresh_anchor = make(name, operands, dict(attributes), before=kernel, like=anchor)
     fresh_anchor.result.name_hint = anchor.result.name_hint
     copies = copied(maps, kernel, {anchor.result: fresh_anchor.result}, kernel)

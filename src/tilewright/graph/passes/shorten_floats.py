@@ -43,7 +43,7 @@ class ShortFloats:
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
         """Rewrite the network in place; each tensor that is rounded, and the rounded one."""
         rounded: dict[SSAValue, SSAValue] = {}
-        steps = [op for op in network.block.ops if isinstance(op, Operation)]
+        steps = network.operations
         for op in steps:
             if self._chosen(op):
                 for index in range(len(op.inputs)):

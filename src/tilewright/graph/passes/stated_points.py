@@ -23,7 +23,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import FixedType, element_name, tensor_type
 from tilewright.numerics.operators import has
 
-_QUANTISE, _DEQUANTISE = "graph.quantise_linear", "graph.dequantise_linear"
+_QUANTISE, _DEQUANTISE = "quantise_linear", "dequantise_linear"
 
 _MOVING = (*VIEWS, "max_pool")
 """Operations that give numbers of their operands: it is the same to round before them or after."""
@@ -122,11 +122,11 @@ class _Step:
     def of(cls, step: object, name: str) -> _Step | None:
         """Return an operation of the network as a step of that name; None for any other."""
         if isinstance(step, KernelOp) and step.on_host and len(step.operations) == 1:
-            inner = step.operations[0]
-            if isinstance(inner, Operation) and inner.name == name:
+            inner = step.anchor
+            if inner.operation == name:
                 outside = step.outside
                 return cls(inner, [outside[value] for value in inner.inputs], step.result)
-        elif isinstance(step, Operation) and step.name == name:
+        elif isinstance(step, Operation) and step.operation == name:
             return cls(step, step.inputs, step.result)
         return None
 
@@ -163,7 +163,7 @@ def _common_point(value: SSAValue, ctx: CompilerContext) -> int | None:
 def _objection(step: _Step, ctx: CompilerContext) -> str | None:
     """Why a step and what reads it state no binary point of the machine; None if they do."""
     bits = ctx.machine.fixed_bits
-    integers = step.result if step.op.name == _QUANTISE else step.inputs[0]
+    integers = step.result if step.op.operation == _QUANTISE else step.inputs[0]
     element = element_name(tensor_type(integers).element_type)
     if element != f"int{bits}":
         return f"its integers are {element}, and the machine's int{bits}: quantise to int{bits}"
@@ -231,7 +231,7 @@ class Pairs:
         if isinstance(op, Operation) and op.operation in VIEWS:
             viewed = {self.stated.get(value) for value in op.inputs}
             return viewed.pop() if len(viewed) == 1 else None
-        padded = _Step.of(op, "graph.pad")
+        padded = _Step.of(op, "pad")
         if padded is not None and _pads_with_zero(padded.op):
             return self.stated.get(padded.inputs[0])
         widened = _Step.of(op, _DEQUANTISE)

@@ -90,7 +90,7 @@ class Net:
     def _layers(self, handle: Handle, calibration: Samples | None) -> list[Layer]:
         """The layers, in order; refuses all that the library has no operator for at once."""
         self._network = network_of(self.model.module)
-        operations = [op for op in self._network.block.ops if isinstance(op, Operation)]
+        operations = self._network.operations
         problems = [
             Problem("dlp-layer", f"the library has no operator for {op.operation}", op.node_name)
             for op in operations

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tilewright.codegen.host.steps import computes
 from tilewright.compiler.api import compile
 from tilewright.frontends import Imported
-from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.dialect import network_of
 from tilewright.machine import Machine
 from tilewright.runtime import Executable
 from tilewright.targets.base import Target
@@ -84,11 +84,7 @@ def _described(executable: Executable) -> Compiled:
     on_host = {row.name: row.reason for row in executable.manifest.kernels if row.engine == "host"}
     if not on_host:
         return Compiled(executable, (), 0)
-    kernels = [
-        op
-        for op in network_of(executable.graph).block.ops
-        if isinstance(op, KernelOp) and op.symbol.data in on_host
-    ]
+    kernels = [op for op in network_of(executable.graph).kernels if op.symbol.data in on_host]
     computed = [on_host[op.symbol.data] for op in kernels if computes(op)]
     return Compiled(executable, tuple(dict.fromkeys(computed)), len(kernels) - len(computed))
 

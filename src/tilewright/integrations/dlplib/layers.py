@@ -116,7 +116,7 @@ def choose_numbers(imported: Imported, handle: Handle, samples: Samples | None) 
         if name in ranges
     }
     fractions = {value: finest(size).fraction for value, size in largest.items()}
-    operations = [op for op in network.block.ops if isinstance(op, Operation)]
+    operations = network.operations
     changed = True
     while changed:
         changed = False

@@ -12,7 +12,6 @@ from math import prod
 
 from tilewright.errors import Problem
 from tilewright.graph.dialect import KernelOp
-from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.ir import SSAValue
 from tilewright.machine import Fusion, Machine, Primitive
@@ -79,9 +78,7 @@ def _bytes(
         sizes_of[value] = tuple(sorted(places)), prod(sizes) * operand.element_bytes
 
     for kernel in reversed(kernels):
-        anchor = kernel.operations[0]
-        assert isinstance(anchor, Operation)
-        primitive = serving(candidate(anchor), machine)[0]
+        primitive = serving(candidate(kernel.anchor), machine)[0]
         plain = described(kernel, machine, primitive)
         whole = fusion.residency == "whole"
         box = boxes.get(kernel.result) or _last(plain, primitive, whole)

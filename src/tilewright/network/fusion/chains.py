@@ -31,7 +31,7 @@ def form_chains(
     asked = planner if planner.timer is None else planner.by_cost()
     oracle = CostOracle(asked, placed=True)
     report = search_fusions(network, machine, oracle, ("exact",), fusions, progress)
-    kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    kernels = {op.symbol.data: op for op in network.kernels}
     return [
         chained([kernels[symbol] for symbol in group.kernels])
         for group in report.plans["exact"].groups

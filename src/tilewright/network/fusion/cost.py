@@ -84,7 +84,7 @@ class CostOracle:
 
     def _kernel(self, kernel: KernelOp) -> float:
         """A kernel alone, by the fastest method that the machine has for it."""
-        anchor = kernel.operations[0]
+        anchor = kernel.anchor
         plain = self._described(kernel)
         # Where windows lie decides which methods there are, and is no part of planning's kernel.
         pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()

@@ -15,7 +15,6 @@ from itertools import pairwise
 
 from tilewright.errors import Problem
 from tilewright.graph.dialect import KernelOp
-from tilewright.graph.operations import Operation
 from tilewright.graph.operations.separable import SeparableConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import erase, only_user
@@ -65,9 +64,7 @@ def described(kernel: KernelOp, machine: Machine, primitive: Primitive | None = 
     """
     plain = plain_kernel(kernel)
     if primitive is None:
-        anchor = kernel.operations[0]
-        assert isinstance(anchor, Operation)
-        primitive = serving(candidate(anchor), machine)[0]
+        primitive = serving(candidate(kernel.anchor), machine)[0]
     return _numbered(with_layouts(plain, machine, primitive), machine)
 
 
@@ -125,7 +122,7 @@ class _Pair(KernelPair):
 
     def forms(self) -> Iterator[Trial]:
         """The two kernels as one, with the primitive that takes it."""
-        anchor = self.second.operations[0]
+        anchor = self.second.anchor
         if not isinstance(anchor, MAPS) and self.value not in anchor_operands(self.second):
             self.reasons.append(
                 f"{name_of(self.second)} reads it not itself, but by a map behind its results"
@@ -151,9 +148,7 @@ class _Pair(KernelPair):
     def _reads_on_chip(self) -> Primitive | None:
         """The second kernel's primitive, where it may be a compute that reads on the chip what the
         first kernel makes."""
-        writer, reader = self.first.computes[-1][0], self.second.operations[0]
-        if not isinstance(writer, Operation) or not isinstance(reader, Operation):
-            return None
+        writer, reader = self.first.computes[-1][0], self.second.anchor
         writing = next(iter(serving(candidate(writer), self.machine)), None)
         reading = next(iter(serving(candidate(reader), self.machine)), None)
         if writing is None or reading is None:
@@ -164,14 +159,14 @@ class _Pair(KernelPair):
         """Maps behind the first kernel's own."""
         first, machine = self.first, self.machine
         if (
-            isinstance(first.operations[0], SeparableConvOp)
+            isinstance(first.anchor, SeparableConvOp)
             and anchor_operands(first)[0] in self.second.inputs
         ):
             image = "a map behind a pair of convolutions does not read the pair's own image"
             self.reasons.append(image)
             return
         chain = self.copies(first)
-        anchor, *maps = [op for op in chain if isinstance(op, Operation)]
+        anchor, *maps = chain
         steps = list(zip(chain, maps, strict=False))[len(first.operations) - 1 :]
         names = [op.operation for op in maps]
         for primitive in serving(candidate(anchor), machine):

@@ -78,8 +78,7 @@ def _node(op: KernelOp | Operation, reads: tuple[Tensor, ...]) -> Node:
         nodes = tuple(name for name in (op.node_name,) if name)
         name = f"{op.operation}{f' {op.node_name}' if op.node_name else ''}"
         return Node(name, op.operation, reads, properties, "a view is no kernel", nodes)
-    anchor = op.operations[0]
-    assert isinstance(anchor, Operation)
+    anchor = op.anchor
     nodes = tuple(
         dict.fromkeys(
             name

@@ -23,9 +23,10 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
+from tilewright.planning.chains.units import Places, units_of
 from tilewright.planning.cost.bounds import granule_bound, physical_bound
 from tilewright.planning.cost.columns import Priced, cost_of, lower_bounds, price, rough_bounds
-from tilewright.planning.cost.level_commands import LevelCommands
+from tilewright.planning.cost.level_commands import price_levels
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.greedy import Greedy
@@ -152,8 +153,10 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
         best = _searched(space, best, budget, AROUND * len(space.inner))
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
-    commands = LevelCommands(kernel, machine, primitive)
-    candidates = _in_one_pipeline(_apart(best.candidates), commands)
+    candidates = _apart(best.candidates)
+    if primitive.sizes != "fixed":  # Its instances have no chains; the closed form is their cost.
+        places = Places(units_of(kernel, machine, (primitive,)), machine)
+        candidates = _in_one_pipeline(candidates, places, machine)
     return replace(best, candidates=_distinct(candidates, 1))
 
 
@@ -191,7 +194,9 @@ def inner_tilings(
     return [tilings[cut] for cut in (*ranked[:WITHIN], *largest)]
 
 
-def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> list[Candidate]:
+def _in_one_pipeline(
+    candidates: list[Candidate], places: Places, machine: Machine
+) -> list[Candidate]:
     """The best candidates with the cycles of their commands, in which all hops share the engines;
     those whose commands are too many stay as the closed form has them. Of those that cannot be the
     best the cycles are lower bounds."""
@@ -200,10 +205,10 @@ def _in_one_pipeline(candidates: list[Candidate], commands: LevelCommands) -> li
     for candidate in candidates:
         if candidate.cost > best * (1 + MISJUDGED_LEVELS):
             break
-        known = commands.price(candidate.schedule, best)
+        known = price_levels(places, machine, candidate.schedule, best)
         if known is not None:
             cycles, moved = known
-            cost = cost_of(cycles, moved, commands.machine)
+            cost = cost_of(cycles, moved, machine)
             candidate = replace(candidate, cost=cost, cycles=cycles, moved_bytes=moved)
         priced.append(candidate)
         best = min(best, candidate.cost)

@@ -26,25 +26,6 @@ Tiles = Mapping[str, Counts]
 
 
 @dataclass(frozen=True)
-class _Box:
-    """An operand's box of an inner tile."""
-
-    element_bytes: int
-    axes: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
-    """For each axis that is longer than one element, the extent, and its dims with their steps."""
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """An operand that is moved next to the primitive, with those that travel with it."""
-
-    use: Use
-    engine: str
-    dims: frozenset[str]
-    """The dims whose loops change what is moved."""
-
-
-@dataclass(frozen=True)
 class Inside:
     """A kernel's operands next to its primitive: what all inner tilings have in common."""
 
@@ -65,29 +46,17 @@ class Inside:
         return next(use for use in self.uses if use.output)
 
     @cached_property
-    def boxes(self) -> dict[str, tuple[_Box, ...]]:
-        """By operand, its box and those of the operands that travel with it."""
-        boxes: dict[str, tuple[_Box, ...]] = {}
-        for use in self.uses:
-            parts: list[_Box] = []
-            for other in self.uses:
-                if use.name in (other.name, other.host):
-                    axes = zip(other.operand.shape, other.operand.access, strict=True)
-                    terms = tuple(
-                        (extent, tuple((dim, abs(step)) for dim, step in axis.terms))
-                        for extent, axis in axes
-                        if axis.terms
-                    )
-                    parts.append(_Box(other.operand.element_bytes, terms))
-            boxes[use.name] = tuple(parts)
-        return boxes
+    def together(self) -> dict[str, tuple[Use, ...]]:
+        """By operand, the one itself and those that travel with it."""
+        return {
+            use.name: tuple(other for other in self.uses if use.name in (other.name, other.host))
+            for use in self.uses
+        }
 
-    def bytes_of(self, use: Use, sizes: Mapping[str, int]) -> int:
+    def slot_bytes(self, use: Use, sizes: Mapping[str, int]) -> int:
         """Bytes of an operand's slot for a tile, those that travel with it included."""
         total = 0
-        for other in self.uses:
-            if use.name not in (other.name, other.host):
-                continue
+        for other in self.together[use.name]:
             axes = zip(*(other.operand.shape, other.operand.access, other.multiples), strict=True)
             count = other.element_bytes
             for extent, axis, granule in axes:
@@ -95,16 +64,26 @@ class Inside:
             total += count
         return total
 
+    def bytes_moved(self, use: Use, tile: Tiles) -> Floats:
+        """Bytes of an operand's box of tiles of these sizes, those that travel with it included."""
+        total = np.zeros(())
+        for other in self.together[use.name]:
+            count = np.full((), float(other.operand.element_bytes))
+            for extent, axis in zip(other.operand.shape, other.operand.access, strict=True):
+                if axis.terms:
+                    count = count * np.minimum(axis.span(tile), extent)
+            total = total + count
+        return total
+
     @cached_property
-    def moved(self) -> tuple[_Moved, ...]:
-        """The operands that are moved next to the primitive."""
-        moved: list[_Moved] = []
-        for use in self.uses:
-            if use.move is not None and not use.host:
-                others = (o for o in self.uses if use.name in (o.name, o.host))
-                dims = frozenset(dim for other in others for dim in other.operand.dims)
-                moved.append(_Moved(use, use.move.engine, dims))
-        return tuple(moved)
+    def moved(self) -> tuple[tuple[Use, frozenset[str]], ...]:
+        """The operands that are moved next to the primitive on their own, each with the dims whose
+        loops change what is moved."""
+        return tuple(
+            (use, frozenset(d for other in self.together[use.name] for d in other.operand.dims))
+            for use in self.uses
+            if use.move is not None and not use.host
+        )
 
 
 @dataclass(frozen=True)
@@ -123,6 +102,10 @@ class Cuts:
         """Inner tiles along each dim."""
         return {dim: -(-size // self.sizes[dim]) for dim, size in tile.items()}
 
+    def full(self, tile: Tiles) -> dict[str, Any]:
+        """Sizes of the largest inner tiles of outer ones."""
+        return {dim: np.minimum(size, self.sizes[dim]) for dim, size in tile.items()}
+
     def computes(self, tile: Tiles) -> Floats:
         """Inner tiles of outer ones of these sizes."""
         count = np.ones(())
@@ -132,7 +115,7 @@ class Cuts:
 
     def _compute(self, tile: Tiles, trips: Tiles) -> Floats:
         """Cycles of the computes of an outer tile together, edge tiles apart."""
-        full = {dim: np.minimum(size, self.sizes[dim]) for dim, size in tile.items()}
+        full = self.full(tile)
         last = {dim: size - (trips[dim] - 1) * self.sizes[dim] for dim, size in tile.items()}
         edged = {dim: last[dim] != full[dim] for dim in tile if np.any(last[dim] != full[dim])}
         kinds = list(product((False, True), repeat=len(edged)))
@@ -153,20 +136,6 @@ class Cuts:
         issue: Any = parse_expression(self.inside.primitive.issue).evaluate(sizes)
         return np.sum(np.stack(counts) * np.maximum(cycles, issue), axis=0)
 
-    def bytes_of(self, use: Use, tile: Tiles) -> Floats:
-        """Bytes of an operand's box of an inner tile, those that travel with it included."""
-        total = np.zeros(())
-        for box in self.inside.boxes[use.name]:
-            count = np.full((), float(box.element_bytes))
-            for extent, terms in box.axes:
-                span = 1
-                for dim, step in terms:
-                    if dim in tile and np.any(self.sizes[dim] > 1):
-                        span = span + step * (np.minimum(tile[dim], self.sizes[dim]) - 1)
-                count = count * np.minimum(span, extent)
-            total = total + count
-        return total
-
     def cycles(self, tile: Tiles) -> Floats:
         """Cycles from an outer tile's first compute to the next outer tile's.
 
@@ -176,19 +145,17 @@ class Cuts:
         """
         trips = self.trips(tile)
         compute = self._compute(tile, trips) / self.computes(tile)
-        time = {
-            moved.use.name: transfer_cycles(moved.use, self.bytes_of(moved.use, tile))
-            for moved in self.inside.moved
-        }
+        moved, full = self.inside.moved, self.full(tile)
+        time = {u.name: transfer_cycles(u, self.inside.bytes_moved(u, full)) for u, _ in moved}
         loops = [dim for dim in self.loops if dim in tile and np.any(trips[dim] > 1)]
         # What changes with a loop, changes with all loops around it.
-        changes: dict[str, Bools] = {m.use.name: np.zeros((), np.bool_) for m in self.inside.moved}
+        changes: dict[str, Bools] = {use.name: np.zeros((), np.bool_) for use, _ in moved}
         by_loop: list[dict[str, Bools]] = []
         for dim in reversed(loops):
             turns = trips[dim] > 1
-            for moved in self.inside.moved:
-                if dim in moved.dims:
-                    changes[moved.use.name] = changes[moved.use.name] | turns
+            for use, dims in moved:
+                if dim in dims:
+                    changes[use.name] = changes[use.name] | turns
             by_loop.append(dict(changes))
         total, around = np.zeros(()), np.ones(())
         for dim, changed in zip(loops, reversed(by_loop), strict=True):
@@ -200,9 +167,9 @@ class Cuts:
         for dim in self.inside.kernel.anchor.reduction:
             if dim in tile:
                 parts = parts * -(-self.inside.kernel.anchor.extents[dim] // tile[dim])
-        kept = {m.use.name: ~np.full((), m.use.output) for m in self.inside.moved}
+        kept = {use.name: ~np.full((), use.output) for use, _ in moved}
         between = self._step(time, kept, compute)
-        every = {m.use.name: np.ones((), np.bool_) for m in self.inside.moved}
+        every = {use.name: np.ones((), np.bool_) for use, _ in moved}
         return total + between + (self._step(time, every, compute) - between) / parts
 
     def _step(
@@ -210,13 +177,13 @@ class Cuts:
     ) -> Floats:
         step = compute
         engines: dict[str, Floats] = {}
-        for moved in self.inside.moved:
-            changed = changes[moved.use.name]
-            if not changed.any():
+        for use, _ in self.inside.moved:
+            changed = changes[use.name]
+            if use.move is None or not changed.any():
                 continue
-            took = changed * time[moved.use.name]
-            engines[moved.engine] = engines.get(moved.engine, 0.0) + took
-            if moved.use.name in self.single:
+            took = changed * time[use.name]
+            engines[use.move.engine] = engines.get(use.move.engine, 0.0) + took
+            if use.name in self.single:
                 step = np.maximum(step, np.where(changed, compute + took, 0.0))
         own = engines.pop(self.inside.primitive.engine, None)
         if own is not None:
@@ -262,7 +229,7 @@ class InnerTiling:
     @cached_property
     def cuts(self) -> Cuts:
         """The cuts that it makes of outer tiles."""
-        names = (moved.use.name for moved in self.inside.moved)
+        names = (use.name for use, _ in self.inside.moved)
         single = frozenset(name for name in names if self.schedule.slots(name) == 1)
         return Cuts(self.inside, self.sizes, self.loops, single)
 
@@ -289,11 +256,11 @@ class InnerTiling:
         inside = self.inside
         room = inside.machine.memory_beside(inside.primitive, memory).room
         granule = inside.machine.memory(memory).granule
-        size = align_up(inside.bytes_of(inside.output, self.sizes), granule)
+        size = align_up(inside.slot_bytes(inside.output, self.sizes), granule)
         others = 0
         for use in inside.uses:
             if use.memory.name == memory and not use.output and not use.host:
-                own = align_up(inside.bytes_of(use, self.sizes), granule)
+                own = align_up(inside.slot_bytes(use, self.sizes), granule)
                 others += own * self.schedule.slots(use.name)
         return 2 if room is None else max(min((room - others) // max(size, 1), 2), 0)
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.graph.arenas import Box
-from tilewright.graph.dialect import GraphOperation, KernelOp, OutputOp
+from tilewright.graph.dialect import KernelOp, OutputOp
+from tilewright.graph.operation import Operation
 from tilewright.graph.placement import WEIGHTS
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.memory.heuristics import allocate
@@ -63,7 +64,7 @@ class DeviceMemory:
 def origin(value: SSAValue) -> SSAValue:
     """The value whose bytes these are, in the same order."""
     owner = value.owner
-    if isinstance(owner, GraphOperation) and len(owner.inputs) == 1:
+    if isinstance(owner, Operation) and len(owner.inputs) == 1:
         before = owner.inputs[0]
         if Box.of(value).same(Box.of(before)):
             return origin(before)
@@ -151,7 +152,7 @@ def _readers(value: SSAValue) -> list[object]:
     for use in value.uses:
         reader = use.operation
         result = reader.results[0] if reader.results else None
-        if isinstance(reader, GraphOperation) and result is not None and origin(result) != result:
+        if isinstance(reader, Operation) and result is not None and origin(result) != result:
             readers += _readers(result)
         else:
             readers.append(reader)

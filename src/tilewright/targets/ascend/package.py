@@ -33,7 +33,7 @@ from tilewright.codegen.program.files import (
 )
 from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import refuse
-from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.values import value_names
@@ -137,7 +137,7 @@ def _lower(
         if isinstance(op, WeightOp)
     }
     names = value_names(network)
-    ops = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    ops = {op.symbol.data: op for op in network.kernels}
     kernels = {item.kernel.symbol: item for item in compilation.kernels}
     starts: list[int] = []
 

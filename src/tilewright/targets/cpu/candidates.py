@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.c.compiler import FLAGS, build_library
+from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KERNEL, KernelSource
 from tilewright.codegen.host.library import arena
 from tilewright.errors import TilewrightError
@@ -22,7 +23,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.system.temporary import temporary_folder
-from tilewright.targets.cpu.headers import HEADERS, header
+from tilewright.targets.cpu.headers import HEADERS, SUPPORT, header
 from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.walk import kernel_source
 from tilewright.tile.build import build
@@ -54,32 +55,12 @@ def loaded(sources: Mapping[str, str]) -> Generator[ctypes.CDLL]:
             close(library._handle)  # pyright: ignore[reportPrivateUsage]: ctypes has no other way
 
 
-_TIMED = """\
-#define _POSIX_C_SOURCE 200112L
-#define LANES {lanes}
-#include "pieces.h"
-#include <time.h>
-
-{text}
-
-double {name}_seconds({parameters}, long repeats)
-{{
-    struct timespec begin, end;
-    /* The thread's own time: while another program has the core, it stands still. */
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-    for (long r = 0; r < repeats; r++)
-        {name}({arguments});
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-    return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
-}}
-"""
-
-
 def timed_text(lanes: int, text: str, name: str, parameters: str, arguments: str) -> str:
     """A file with a function's ``text``, and ``NAME_seconds``, which calls it again and again on
     ``arguments`` and gives the seconds that this takes."""
-    return _TIMED.format(
-        lanes=lanes, text=text, name=name, parameters=parameters, arguments=arguments
+    template = SUPPORT / "templates" / "timed.c.in"
+    return filled(
+        template, lanes=lanes, text=text, name=name, parameters=parameters, arguments=arguments
     )
 
 

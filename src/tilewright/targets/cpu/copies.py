@@ -15,37 +15,27 @@ DIVIDED_BYTES, DIVIDED_ROWS = 1 << 16, 64
 """Images of so many bytes and rows are copied by all threads, each some of the rows."""
 
 
-def write_enter(writer: Writer, ports: Sequence[Port]) -> None:
-    """A function that copies one thread's part of the caller's arrays into the workspace."""
-    listed = [f"const {port.c_type} *{port.identifier}" for port in ports]
-    parameters = ["void *workspace", *listed, "long part", "long parts"]
-    writer.line(f"static void enter({', '.join(parameters)})")
-    with writer.block():
-        for name in ("workspace", "part", "parts"):
-            writer.line(f"(void){name};")
-        for port in ports:
-            if divided(port):
-                _write_part(writer, port)
-        others = [port for port in ports if not divided(port)]
-        if others:
-            writer.line("if (part)")
-            writer.line("    return;")
-        for port in others:
-            _write_copy(writer, port, True)
-    writer.line()
+def enter_text(ports: Sequence[Port]) -> str:
+    """Lines that copy one thread's part of the caller's arrays into the workspace."""
+    writer = Writer(1)
+    for port in ports:
+        if divided(port):
+            _write_part(writer, port)
+    others = [port for port in ports if not divided(port)]
+    if others:
+        writer.line("if (part)")
+        writer.line("    return;")
+    for port in others:
+        _write_copy(writer, port, True)
+    return "\n".join(writer.lines)
 
 
-def write_leave(writer: Writer, ports: Sequence[Port]) -> None:
-    """A function that copies the results to the caller's arrays."""
-    listed = [f"{port.c_type} *{port.identifier}" for port in ports]
-    arenas = ["const void *weights", "const void *workspace"]
-    writer.line(f"static void leave({', '.join([*arenas, *listed])})")
-    with writer.block():
-        writer.line("(void)workspace;")
-        writer.line("(void)weights;")
-        for port in ports:
-            _write_copy(writer, port, False)
-    writer.line()
+def leave_text(ports: Sequence[Port]) -> str:
+    """Lines that copy the results to the caller's arrays."""
+    writer = Writer(1)
+    for port in ports:
+        _write_copy(writer, port, False)
+    return "\n".join(writer.lines)
 
 
 def divided(port: Port) -> bool:

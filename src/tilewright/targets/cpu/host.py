@@ -24,7 +24,7 @@ from tilewright.codegen.host.library import load_library, opened
 from tilewright.codegen.program.interface import Compilation, CompiledKernel, HostStep
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.arenas import Arenas
-from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.dialect import network_of
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placement_of
 from tilewright.graph.values import value_names
@@ -70,7 +70,7 @@ class CpuHost:
         """
         network = network_of(compilation.network)
         names = value_names(compilation.network)
-        operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+        operations = {op.symbol.data: op for op in network.kernels}
         writer = _Writer(compilation, machine(PORTABLE))
         calls: list[KernelCall] = []
         for compiled in compilation.kernels:

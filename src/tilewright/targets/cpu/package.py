@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.codegen.c.prune import pruned
-from tilewright.codegen.host.calls import KernelCall
+from tilewright.codegen.host.calls import KERNEL, KernelCall
 from tilewright.codegen.host.ports import Port, distinct_ports
 from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation
 from tilewright.codegen.program.weights import array_text, checksum_of, write_weights
@@ -15,22 +15,19 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier, network_name
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
-from tilewright.targets.cpu.building import (
-    class_text,
-    cmake_text,
-    makefile_text,
-    pkg_config_text,
-)
 from tilewright.targets.cpu.headers import HEADERS, header
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.texts import (
     Functions,
-    NetworkText,
     Step,
+    build_values,
     kernel_file_text,
-    kernels_header_text,
+    main_values,
+    network_values,
     scratch_bytes,
+    text,
+    weight_values,
 )
 
 
@@ -59,38 +56,47 @@ def write_package(
     if weights:
         write_weights(network, compilation, held)
     identity = checksum_of(held) if weights else None
-    texts = NetworkText(prefix, inputs, outputs, steps, form, identity)
-    run, arenas = texts.source(), dict(compilation.arenas)
+    arenas = dict(compilation.arenas)
     sizes = arenas.pop(WEIGHTS, 0), sum(arenas.values())
+    values = network_values(prefix, inputs, outputs, steps, form)
+    values |= weight_values(form, *sizes, identity)
+    run = text("network.c", values)
     support = pruned(
         {name: header(name) for name in HEADERS},
         [run, *(source.text for _, source, _ in functions)],
     )
-    files: dict[str, str | bytes] = {
-        f"include/{prefix}.h": texts.header(*sizes),
-        f"src/{prefix}.c": run,
-        f"src/{prefix}_kernels.h": kernels_header_text(
-            prefix, functions, lanes, form, support.includes["pieces.h"]
+    values |= {
+        "lanes": lanes,
+        "includes": support_text("\n".join(support.includes["pieces.h"]), prefix),
+        "prototypes": "\n".join(
+            f"{source.prototype.replace(KERNEL, name)};" for name, source, _ in functions
         ),
+    }
+    files: dict[str, str | bytes] = {
+        f"include/{prefix}.h": text("network.h", values),
+        f"src/{prefix}.c": run,
+        f"src/{prefix}_kernels.h": text("kernels.h", values),
         **{
-            f"src/{prefix}_{name}": support_text(text, prefix)
-            for name, text in support.texts.items()
+            f"src/{prefix}_{name}": support_text(helpers, prefix)
+            for name, helpers in support.texts.items()
         },
-        MANIFEST: _manifest(texts, compilation, sizes, lanes, processor),
+        MANIFEST: _manifest(prefix, (inputs, outputs), steps, compilation, sizes, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
-    if weights and not form.bare:
-        files[f"include/{prefix}.hpp"] = class_text(prefix, inputs, outputs, form)
-        files["main.c"] = texts.main()
-        files[f"{prefix}.pc.in"] = pkg_config_text(prefix, form)
     if weights and form.weights == "array":
         files[f"src/{prefix}_weights.c"] = array_text(prefix, held)
         held.unlink()
     if weights:
         sources = sorted(name for name in files if name.startswith("src/") and name.endswith(".c"))
-        files["Makefile"] = makefile_text(prefix, processor, sources, form)
-        files["CMakeLists.txt"] = cmake_text(prefix, processor, sources, form)
+        values |= build_values(prefix, processor, sources, form)
+        files["Makefile"] = text("Makefile", values)
+        files["CMakeLists.txt"] = text("CMakeLists.txt", values)
+    if weights and not form.bare:
+        values |= main_values(prefix.upper(), inputs, outputs, form)
+        files[f"include/{prefix}.hpp"] = text("network.hpp", values)
+        files["main.c"] = text("main.c", values)
+        files[f"{prefix}.pc.in"] = text("network.pc.in", values)
     paths: list[Path] = []
     for name, content in sorted(files.items()):
         path = directory / name
@@ -102,13 +108,13 @@ def write_package(
     return sorted(paths)
 
 
-def support_text(text: str, prefix: str) -> str:
+def support_text(helpers: str, prefix: str) -> str:
     """A header of helpers under names of the package's own.
 
     Two packages' sources can lie in one folder, also of different versions of Tilewright.
     """
-    text = text.replace("TILEWRIGHT_", f"{prefix.upper()}_")
-    return text.replace('#include "', f'#include "{prefix}_')
+    helpers = helpers.replace("TILEWRIGHT_", f"{prefix.upper()}_")
+    return helpers.replace('#include "', f'#include "{prefix}_')
 
 
 def _steps(calls: Sequence[KernelCall], prefix: str) -> tuple[Functions, list[Step]]:
@@ -137,16 +143,18 @@ def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
 
 
 def _manifest(
-    network: NetworkText,
+    prefix: str,
+    ports: tuple[Sequence[Port], Sequence[Port]],
+    steps: Sequence[Step],
     compilation: Compilation,
     sizes: tuple[int, int],
     lanes: int,
     processor: Processor,
 ) -> str:
-    steps, (weight_bytes, workspace_bytes) = network.steps, sizes
+    (inputs, outputs), (weight_bytes, workspace_bytes) = ports, sizes
     content = {
         "format": 1,
-        "prefix": network.prefix,
+        "prefix": prefix,
         "lanes": lanes,
         "processor": processor.name,
         "tiles": processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
@@ -155,8 +163,8 @@ def _manifest(
         "weight_bytes": weight_bytes,
         "workspace_bytes": workspace_bytes,
         "scratch_bytes": scratch_bytes(steps),
-        "inputs": [port.to_json() for port in network.inputs],
-        "outputs": [port.to_json() for port in network.outputs],
+        "inputs": [port.to_json() for port in inputs],
+        "outputs": [port.to_json() for port in outputs],
         "steps": [
             {"symbol": step.kernel.kernel.symbol, "nodes": list(step.kernel.kernel.nodes)}
             for step in steps

@@ -63,14 +63,14 @@ class CpuTarget(Target):
 
         Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
         """
-        from tilewright.graph.dialect import GraphOperation, network_of
+        from tilewright.graph.dialect import network_of
         from tilewright.graph.passes.editing import VIEWS
         from tilewright.targets.cpu.machine import lanes_of
         from tilewright.targets.cpu.package import write_package
         from tilewright.targets.cpu.walk import call_of  # The generators of all primitives.
 
-        for op in network_of(compilation.network).block.ops:
-            if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") not in VIEWS:
+        for op in network_of(compilation.network).operations:
+            if op.operation not in VIEWS:
                 raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
         made_for = processor(compilation.machine.name.partition("-")[2] or NATIVE)
         lanes = lanes_of(compilation.machine)

@@ -51,40 +51,43 @@ CHANNELS = 4
 """Output channels that the code of products takes together; parts have whole groups of them."""
 
 
+def _scaled(machine: Machine, factor: float, **more: object) -> Machine:
+    """A machine with ``factor`` times the main memory, at as many times the rate; ``more`` are
+    fields that change besides."""
+    memories = tuple(
+        memory.model_copy(
+            update={
+                "bytes": int((memory.bytes or 0) * factor) or None,
+                "bytes_per_cycle": (memory.bytes_per_cycle or 0) * factor,
+            }
+        )
+        if memory.name == machine.main
+        else memory
+        for memory in machine.memories
+    )
+    moves = tuple(
+        move.model_copy(update={"bytes_per_cycle": move.bytes_per_cycle * factor})
+        for move in machine.moves
+    )
+    return machine.model_copy(update={"memories": memories, "moves": moves, **more})
+
+
 def _chip() -> Machine:
     halves = {
         f"{name}_half": tuple((size, round(part * HALF, 4)) for size, part in curve)
         for name, curve in CURVES.items()
     }
-    memories = tuple(
-        memory.model_copy(
-            update={
-                "bytes": (memory.bytes or 0) * GROUPS or None,
-                "bytes_per_cycle": (memory.bytes_per_cycle or 0) * GROUPS,
-            }
-        )
-        if memory.name == MACHINE.main
-        else memory
-        for memory in MACHINE.memories
+    chip = _scaled(
+        MACHINE,
+        GROUPS,
+        name="sw26010-chip",
+        description="SW26010: four core groups of an MPE, 64 CPEs and a memory each, float",
+        cores=CPES * GROUPS,
+        own=SunwayMachine(spawn_cycles=start_cycles(MACHINE) + JOIN_CYCLES),
     )
-    moves = tuple(
-        move.model_copy(
-            update={
-                "bytes_per_cycle": move.bytes_per_cycle * GROUPS,
-                "curves": {**CURVES, **halves},
-            }
-        )
-        for move in MACHINE.moves
-    )
-    return MACHINE.model_copy(
-        update={
-            "name": "sw26010-chip",
-            "description": "SW26010: four core groups of an MPE, 64 CPEs and a memory each, float",
-            "memories": memories,
-            "moves": moves,
-            "cores": CPES * GROUPS,
-            "own": SunwayMachine(spawn_cycles=start_cycles(MACHINE) + JOIN_CYCLES),
-        }
+    curves = {"curves": {**CURVES, **halves}}
+    return chip.model_copy(
+        update={"moves": tuple(move.model_copy(update=curves) for move in chip.moves)}
     )
 
 
@@ -94,25 +97,8 @@ CHIP = _chip()
 
 def group_machine(machine: Machine) -> Machine:
     """One core group of a chip."""
-    groups = machine.cores // CPES
-    memories = tuple(
-        memory.model_copy(
-            update={
-                "bytes": (memory.bytes or 0) // groups or None,
-                "bytes_per_cycle": (memory.bytes_per_cycle or 0) / groups,
-            }
-        )
-        if memory.name == machine.main
-        else memory
-        for memory in machine.memories
-    )
-    moves = tuple(
-        move.model_copy(update={"bytes_per_cycle": move.bytes_per_cycle / groups})
-        for move in machine.moves
-    )
     own = SunwayMachine(spawn_cycles=max(start_cycles(machine) - JOIN_CYCLES, 0))
-    update = {"memories": memories, "moves": moves, "cores": CPES, "own": own}
-    return machine.model_copy(update=update)
+    return _scaled(machine, CPES / machine.cores, cores=CPES, own=own)
 
 
 class ChipPlanner:

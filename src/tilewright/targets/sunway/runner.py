@@ -36,8 +36,13 @@ from tilewright.simulate.trace import write_trace
 from tilewright.system.temporary import temporary_folder
 from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
-from tilewright.targets.sunway.emit.package import MANIFEST, core_groups, sources_of
+from tilewright.targets.sunway.emit.package import (
+    MANIFEST,
+    SHIM_FLAGS,
+    SHIM_LINK,
+    core_groups,
+    sources_of,
+)
 from tilewright.targets.sunway.mesh import MESH
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")

@@ -14,7 +14,7 @@ from tests.targets.dpu.lowering.lowered_cases import machine_of_averages as aver
 from tests.targets.dpu.lowering.test_lowered_chains import crowded
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
-from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operation import Operation as GraphOperation
 from tilewright.ir import SSAValue, UnitAttr
 from tilewright.planning import Plan, Planner
 from tilewright.planning.domain import Kernel

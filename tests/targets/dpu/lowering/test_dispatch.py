@@ -8,7 +8,7 @@ from tests.targets.dpu.lowering.test_lowered_chains import CHAINS, chain, crowde
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operation import Operation
 from tilewright.ir import UnitAttr
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
@@ -75,7 +75,7 @@ def inverted(channels: int, size: int, inner: int, k: int, stride: int, outputs:
         pads = (shape[2] // 2,) * 4
         value = build.op("conv", value, weight, group=group, strides=(step, step), pads=pads)
         first = value.owner
-        assert isinstance(first, GraphOperation)
+        assert isinstance(first, Operation)
         if number:
             first.begins = UnitAttr()
         value = build.op("requantise", value, result=(8, 4))

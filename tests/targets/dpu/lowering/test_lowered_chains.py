@@ -12,7 +12,7 @@ from tests.targets.dpu.lowering.lowered_cases import machine_of_averages as aver
 from tests.targets.dpu.lowering.test_lowered_kernels import SMALL
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
-from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operation import Operation
 from tilewright.ir import SSAValue, UnitAttr
 from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
@@ -86,7 +86,7 @@ class Layers:
                 operands.append(bias(build, co, point + 5))
             value, self.channels = build.op("conv", *operands, **values), co
         first = value.owner
-        assert isinstance(first, GraphOperation)
+        assert isinstance(first, Operation)
         if begins:
             first.begins = UnitAttr()
         if kind != "pool":

@@ -10,7 +10,7 @@ from tests.targets.dpu.lowering.lowered_cases import image, lower_case
 from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operation import Operation
 from tilewright.ir import UnitAttr
 from tilewright.planning import Planner
 from tilewright.targets.dpu.core import ISA0, ZU2, Core
@@ -89,7 +89,7 @@ def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bo
     if behind:
         y = build.op("max_pool", y, kernel=(2, 3), strides=(2, 2))
         first = y.owner
-        assert isinstance(first, GraphOperation)
+        assert isinstance(first, Operation)
         first.begins = UnitAttr()
     case, machine = build.finish(y), crowded(ZU2, (4, 8)[seed % 2])
     planned = Planner(machine).plan(case.kernel)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.slow import but_fast
 
 from tilewright.targets.sunway import machine
-from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
+from tilewright.targets.sunway.emit.package import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
 from tilewright.targets.sunway.pipeline import steady
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.frontends.caffe.lowering import Rule
+from tilewright.frontends.caffe.lowering import Rule, of_one
 from tilewright.frontends.caffe.operators import (
     elementwise,
     matrix,
@@ -16,29 +16,29 @@ from tilewright.frontends.caffe.operators import (
 RULES: Mapping[str, Rule] = {
     "AbsVal": elementwise.unary("abs"),
     "BNLL": elementwise.unary("softplus"),
-    "BatchNorm": normalisation.batch_norm,
+    "BatchNorm": of_one(normalisation.batch_norm),
     "Bias": elementwise.bias,
     "Concat": movement.concat,
     "Convolution": windows.convolution,
     "Crop": movement.crop,
     "Deconvolution": windows.deconvolution,
-    "Dropout": elementwise.identity,
-    "ELU": elementwise.elu,
+    "Dropout": of_one(lambda at: at.x),  # it does nothing in the test phase
+    "ELU": of_one(elementwise.elu),
     "Eltwise": elementwise.eltwise,
-    "Exp": elementwise.exp,
-    "Flatten": movement.flatten,
-    "InnerProduct": matrix.inner_product,
-    "LRN": normalisation.lrn,
-    "Log": elementwise.log,
-    "PReLU": elementwise.prelu,
-    "Pooling": windows.pooling,
-    "Power": elementwise.power,
-    "ReLU": elementwise.relu,
-    "Reshape": movement.reshape,
+    "Exp": of_one(elementwise.exp),
+    "Flatten": of_one(movement.flatten),
+    "InnerProduct": of_one(matrix.inner_product),
+    "LRN": of_one(normalisation.lrn),
+    "Log": of_one(elementwise.log),
+    "PReLU": of_one(elementwise.prelu),
+    "Pooling": of_one(windows.pooling),
+    "Power": of_one(elementwise.power),
+    "ReLU": of_one(elementwise.relu),
+    "Reshape": of_one(movement.reshape),
     "Scale": elementwise.scale,
     "Sigmoid": elementwise.unary("sigmoid"),
     "Slice": movement.slice_,
-    "Softmax": normalisation.softmax,
+    "Softmax": of_one(normalisation.softmax),
     "Split": movement.split,
     "TanH": elementwise.unary("tanh"),
 }

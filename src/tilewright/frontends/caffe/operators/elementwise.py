@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tilewright.frontends.caffe.lowering import Lowering, Rule
+from tilewright.frontends.caffe.lowering import Lowering, Rule, of_one
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -17,30 +17,17 @@ LARGEST_POWER = 8
 
 def unary(operation: str) -> Rule:
     """The rule of a layer that is one operation of one operand."""
-
-    def rule(at: Lowering) -> Sequence[SSAValue]:
-        at.needs(1)
-        return [at.emit(operation, at.x)]
-
-    return rule
+    return of_one(lambda at: at.emit(operation, at.x))
 
 
-def identity(at: Lowering) -> Sequence[SSAValue]:
-    """Dropout, which does nothing in the test phase."""
-    at.needs(1)
-    return [at.x]
-
-
-def relu(at: Lowering) -> Sequence[SSAValue]:
+def relu(at: Lowering) -> SSAValue:
     """max(x, 0), plus negative_slope * min(x, 0)."""
-    at.needs(1)
     slope = at.number(at.settings("relu_param"), "negative_slope")
-    return [at.emit("leaky_relu", at.x, alpha=slope) if slope else at.emit("relu", at.x)]
+    return at.emit("leaky_relu", at.x, alpha=slope) if slope else at.emit("relu", at.x)
 
 
-def prelu(at: Lowering) -> Sequence[SSAValue]:
+def prelu(at: Lowering) -> SSAValue:
     """max(x, 0) plus a slope per channel, or one for all, times min(x, 0)."""
-    at.needs(1)
     if len(at.shape) < 2:
         raise at.misfit(f"its bottom of shape {list(at.shape)} has no channels")
     channels = at.shape[1]
@@ -50,18 +37,16 @@ def prelu(at: Lowering) -> Sequence[SSAValue]:
     else:
         drawn = (channels,) + (1,) * (len(at.shape) - 2)
         slope = at.parameter((channels,), "slope", drawn=drawn)
-    return [at.emit("prelu", at.x, slope)]
+    return at.emit("prelu", at.x, slope)
 
 
-def elu(at: Lowering) -> Sequence[SSAValue]:
+def elu(at: Lowering) -> SSAValue:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
-    at.needs(1)
-    return [at.emit("elu", at.x, alpha=at.number(at.settings("elu_param"), "alpha"))]
+    return at.emit("elu", at.x, alpha=at.number(at.settings("elu_param"), "alpha"))
 
 
-def power(at: Lowering) -> Sequence[SSAValue]:
+def power(at: Lowering) -> SSAValue:
     """(shift + scale * x) ** power."""
-    at.needs(1)
     settings = at.settings("power_param")
     exponent, scale, shift = (at.number(settings, name) for name in ("power", "scale", "shift"))
     if exponent == 0 or scale == 0:
@@ -71,36 +56,34 @@ def power(at: Lowering) -> Sequence[SSAValue]:
             at.check_number(value)
         except (OverflowError, ZeroDivisionError, TypeError) as error:
             raise at.refuse(f"{shift} to the power of {exponent} is not a number") from error
-        return [at.emit("clip", at.x, minimum=value, maximum=value)]
+        return at.emit("clip", at.x, minimum=value, maximum=value)
     base = _affine(at, at.x, scale, shift)
     if exponent == 1:
-        return [base]
+        return base
     if exponent == int(exponent) and 2 <= exponent <= LARGEST_POWER:
         result = base
         for _ in range(int(exponent) - 1):
             result = at.emit("mul", result, base)
-        return [result]
-    return [at.emit("pow", base, at.constant(exponent, "exponent"))]
+        return result
+    return at.emit("pow", base, at.constant(exponent, "exponent"))
 
 
-def exp(at: Lowering) -> Sequence[SSAValue]:
+def exp(at: Lowering) -> SSAValue:
     """base ** (shift + scale * x); the base is e if it is -1."""
-    at.needs(1)
     settings = at.settings("exp_param")
     scale, shift = at.number(settings, "scale"), at.number(settings, "shift")
     rate = _log_of_base(at, settings)
-    return [at.emit("exp", _affine(at, at.x, scale * rate, shift * rate))]
+    return at.emit("exp", _affine(at, at.x, scale * rate, shift * rate))
 
 
-def log(at: Lowering) -> Sequence[SSAValue]:
+def log(at: Lowering) -> SSAValue:
     """The logarithm of shift + scale * x to a base; the base is e if it is -1."""
-    at.needs(1)
     settings = at.settings("log_param")
     rate = _log_of_base(at, settings)
     if rate == 0:
         raise at.refuse("there is no logarithm to the base 1")
     inner = _affine(at, at.x, at.number(settings, "scale"), at.number(settings, "shift"))
-    return [_affine(at, at.emit("log", inner), 1 / rate, 0.0)]
+    return _affine(at, at.emit("log", inner), 1 / rate, 0.0)
 
 
 def _log_of_base(at: Lowering, settings: Any) -> float:

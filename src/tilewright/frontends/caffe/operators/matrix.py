@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.ir import SSAValue
 
 
-def inner_product(at: Lowering) -> Sequence[SSAValue]:
+def inner_product(at: Lowering) -> SSAValue:
     """Everything from ``axis`` on, as one vector, times weights [n, k] ([k, n] if transposed)."""
-    at.needs(1)
     settings = at.settings("inner_product_param")
     axis = at.axis(settings.axis, len(at.shape))
     outputs, depth = int(settings.num_output), math.prod(at.shape[axis:])
@@ -25,4 +23,4 @@ def inner_product(at: Lowering) -> Sequence[SSAValue]:
     if settings.bias_term:
         operands.append(at.parameter((outputs,), "bias"))
     product = at.emit("matmul", rows, *operands, transpose_b=not transposed)
-    return [at.reshape(product, (*at.shape[:axis], outputs))]
+    return at.reshape(product, (*at.shape[:axis], outputs))

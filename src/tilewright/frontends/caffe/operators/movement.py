@@ -61,21 +61,19 @@ def split(at: Lowering) -> Sequence[SSAValue]:
     return [at.x] * len(at.layer.tops)
 
 
-def flatten(at: Lowering) -> Sequence[SSAValue]:
+def flatten(at: Lowering) -> SSAValue:
     """The axes from one to another as one axis."""
-    at.needs(1)
     settings, rank = at.settings("flatten_param"), len(at.shape)
     start = at.axis(settings.axis, rank)
     end = at.axis(settings.end_axis, rank, "end_axis")
     if end < start:
         raise at.refuse(f"end_axis {end} lies before axis {start}")
     merged = math.prod(at.shape[start : end + 1])
-    return [at.reshape(at.x, (*at.shape[:start], merged, *at.shape[end + 1 :]))]
+    return at.reshape(at.x, (*at.shape[:start], merged, *at.shape[end + 1 :]))
 
 
-def reshape(at: Lowering) -> Sequence[SSAValue]:
+def reshape(at: Lowering) -> SSAValue:
     """Another shape for some of the axes: 0 keeps an axis, -1 takes what is left."""
-    at.needs(1)
     settings, rank = at.settings("reshape_param"), len(at.shape)
     # Here -1 is after the last axis.
     start = settings.axis if settings.axis >= 0 else rank + settings.axis + 1
@@ -97,7 +95,7 @@ def reshape(at: Lowering) -> Sequence[SSAValue]:
         if math.prod(old) % known:
             raise at.refuse(f"{list(old)} does not divide into {list(settings.shape.dim)}")
         dims[dims.index(-1)] = math.prod(old) // known
-    return [at.reshape(at.x, (*at.shape[:start], *dims, *at.shape[end:]))]
+    return at.reshape(at.x, (*at.shape[:start], *dims, *at.shape[end:]))
 
 
 def crop(at: Lowering) -> Sequence[SSAValue]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from tilewright.frontends.caffe.lowering import Lowering
@@ -11,9 +9,8 @@ from tilewright.frontends.caffe.operators.windows import pool
 from tilewright.ir import SSAValue
 
 
-def lrn(at: Lowering) -> Sequence[SSAValue]:
+def lrn(at: Lowering) -> SSAValue:
     """x * (k + alpha/n * s)**-beta, s a sum of squares over channels or over a window."""
-    at.needs(1)
     at.images()
     settings = at.settings("lrn_param")
     size = int(settings.local_size)
@@ -21,8 +18,8 @@ def lrn(at: Lowering) -> Sequence[SSAValue]:
     if size % 2 == 0:
         raise at.refuse(f"local_size {size} is not odd")
     if settings.NormRegion.Name(settings.norm_region) == "WITHIN_CHANNEL":
-        return [_within_channel(at, size, alpha, beta)]
-    return [at.emit("lrn", at.x, size=size, alpha=alpha, beta=beta, bias=k)]
+        return _within_channel(at, size, alpha, beta)
+    return at.emit("lrn", at.x, size=size, alpha=alpha, beta=beta, bias=k)
 
 
 def _within_channel(at: Lowering, size: int, alpha: float, beta: float) -> SSAValue:
@@ -38,9 +35,8 @@ def _within_channel(at: Lowering, size: int, alpha: float, beta: float) -> SSAVa
     return at.emit("mul", at.x, at.emit("pow", base, at.constant(-beta, "exponent")))
 
 
-def batch_norm(at: Lowering) -> Sequence[SSAValue]:
+def batch_norm(at: Lowering) -> SSAValue:
     """(x - mean) / sqrt(variance + eps), with the stored sums over their factor."""
-    at.needs(1)
     settings = at.settings("batch_norm_param")
     if settings.HasField("use_global_stats") and not settings.use_global_stats:
         raise at.refuse(
@@ -54,18 +50,17 @@ def batch_norm(at: Lowering) -> Sequence[SSAValue]:
     factor = at.parameter_array((1,), "factor")
     known = [array for array in (*sums, factor) if array is not None]
     if len(known) < 3:
-        return [at.network.placeholder(at.shape)]
+        return at.network.placeholder(at.shape)
     mean, variance, (count,) = known
     share = np.float32(0 if count == 0 else 1 / count)
     with np.errstate(over="ignore", invalid="ignore"):
         statistics = (np.ones(channels), np.zeros(channels), mean * share, variance * share)
     names = ("scale", "shift", "mean", "variance")
     operands = [at.constant(array, name) for array, name in zip(statistics, names, strict=True)]
-    return [at.emit("batch_norm", at.x, *operands, epsilon=at.number(settings, "eps"))]
+    return at.emit("batch_norm", at.x, *operands, epsilon=at.number(settings, "eps"))
 
 
-def softmax(at: Lowering) -> Sequence[SSAValue]:
+def softmax(at: Lowering) -> SSAValue:
     """Softmax along an axis, the channels unless stated."""
-    at.needs(1)
     axis = at.axis(at.settings("softmax_param").axis, len(at.shape))
-    return [at.emit("softmax", at.x, axis=axis)]
+    return at.emit("softmax", at.x, axis=axis)

@@ -8,7 +8,8 @@ from typing import Any
 
 from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
-from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases, mirrored, spread_out
+from tilewright.frontends.phases import by_phases, mirrored, spread_out
+from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
@@ -56,9 +57,8 @@ def _given(settings: Any, name: str) -> list[int]:
     return [getattr(settings, name)] if settings.HasField(name) else []
 
 
-def pooling(at: Lowering) -> Sequence[SSAValue]:
+def pooling(at: Lowering) -> SSAValue:
     """MAX or AVE over windows, or over the whole image."""
-    at.needs(1)
     settings = at.settings("pooling_param")
     extents = at.images()[2:]
     method = settings.PoolMethod.Name(settings.pool)
@@ -80,7 +80,7 @@ def pooling(at: Lowering) -> Sequence[SSAValue]:
     ends = [
         end_pad(at, extents[i], kernel[i], strides[i], pads[i], any(pads), ceil) for i in range(2)
     ]
-    return [pool(at, at.x, method, kernel, strides, pads, ends)]
+    return pool(at, at.x, method, kernel, strides, pads, ends)
 
 
 def pool(
@@ -129,10 +129,11 @@ class _Window:
         settings = at.settings("convolution_param")
         self.channels = at.images()[1]
         self.outputs, self.group = int(settings.num_output), int(settings.group)
-        self.kernel = pair(at, settings, "kernel_size", None)
-        self.strides = pair(at, settings, "stride", 1)
-        self.pads = pair(at, settings, "pad", 0, low=0)
-        self.dilations = pair(at, settings, "dilation", 1)
+        kernel = pair(at, settings, "kernel_size", None)
+        strides = pair(at, settings, "stride", 1)
+        pads = pair(at, settings, "pad", 0, low=0)
+        dilations = pair(at, settings, "dilation", 1)
+        self.sizes = Window(kernel, strides, dilations, pads, pads, pads)
         self.bias = bool(settings.bias_term)
         if at.axis(settings.axis, 4) != 1:
             raise at.refuse(f"axis {settings.axis} is not that of the channels, 1")
@@ -152,33 +153,17 @@ class _Window:
             if len(shape_of(value)) != 4 or shape_of(value)[1] != self.channels:
                 raise at.misfit("its bottoms differ in their channels")
 
-    @property
-    def spans(self) -> Pair:
-        """Rows and columns that a window reaches over."""
-        (kh, kw), (dh, dw) = self.kernel, self.dilations
-        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
-
 
 def convolution(at: Lowering) -> Sequence[SSAValue]:
     """Cross-correlation, rounding sizes down; all bottoms share the weights [co, ci/group, ...]."""
     window = _Window(at)
-    fan_in = window.channels // window.group * math.prod(window.kernel)
-    shape = (window.outputs, window.channels // window.group, *window.kernel)
+    fan_in = window.channels // window.group * math.prod(window.sizes.kernel)
+    shape = (window.outputs, window.channels // window.group, *window.sizes.kernel)
     operands = [at.parameter(shape, "weight", fan_in)]
     if window.bias:
         operands.append(at.parameter((window.outputs,), "bias"))
-    return [
-        at.emit(
-            "conv",
-            value,
-            *operands,
-            strides=window.strides,
-            pads=(*window.pads, *window.pads),
-            dilations=window.dilations,
-            group=window.group,
-        )
-        for value in at.values
-    ]
+    sizes = window.sizes.attributes(kernel=False, dilations=True)
+    return [at.emit("conv", x, *operands, **sizes, group=window.group) for x in at.values]
 
 
 def deconvolution(at: Lowering) -> Sequence[SSAValue]:
@@ -188,30 +173,29 @@ def deconvolution(at: Lowering) -> Sequence[SSAValue]:
     mirrored weights of the image with zeros between its pixels.
     """
     window = _Window(at)
-    for index, span in enumerate(window.spans):
-        pad, stride = window.pads[index], window.strides[index]
+    for index, span in enumerate(window.sizes.spans):
+        pad, stride = window.sizes.begins[index], window.sizes.strides[index]
         if any(stride * (shape_of(x)[2 + index] - 1) + span <= 2 * pad for x in at.values):
             raise at.misfit("its pads leave nothing of the result")
     inputs, outputs, group = window.channels, window.outputs, window.group
-    fan_in = max(inputs // group * math.prod(window.kernel) // math.prod(window.strides), 1)
-    shape = (inputs, outputs // group, *window.kernel)
+    fan_in = max(
+        inputs // group * math.prod(window.sizes.kernel) // math.prod(window.sizes.strides), 1
+    )
+    shape = (inputs, outputs // group, *window.sizes.kernel)
     stored = at.parameter_array(shape, "weight", fan_in)
     bias = at.parameter_array((outputs,), "bias") if window.bias else None
     if stored is None or (window.bias and bias is None):
         return [_refused(at, window, value) for value in at.values]
-    results: list[SSAValue] = []
-    for value in at.values:
-        result = _by_phases(at, window, value, stored, bias)
-        results.append(_spread(at, window, value, stored, bias) if result is None else result)
-    return results
+    return [_transposed(at, window, value, stored, bias) for value in at.values]
 
 
 def _refused(at: Lowering, window: _Window, image: SSAValue) -> SSAValue:
     """Return zeros in place of a deconvolution whose parameters are refused."""
+    of = window.sizes
     sizes = [
         (size - 1) * stride + span - 2 * pad
         for size, stride, span, pad in zip(
-            shape_of(image)[2:], window.strides, window.spans, window.pads, strict=True
+            shape_of(image)[2:], of.strides, of.spans, of.begins, strict=True
         )
     ]
     shape = (shape_of(image)[0], window.outputs, *sizes)
@@ -219,32 +203,15 @@ def _refused(at: Lowering, window: _Window, image: SSAValue) -> SSAValue:
     return at.network.placeholder(shape)
 
 
-def _by_phases(
-    at: Lowering, window: _Window, image: SSAValue, weights: Array, bias: Array | None
-) -> SSAValue | None:
-    if not 1 < math.prod(window.strides) <= MAX_PHASES:
-        return None
-    axes = [
-        axis_of(size, kernel, stride, dilation, pad, cropped=2 * pad)
-        for size, kernel, stride, dilation, pad in zip(
-            shape_of(image)[2:], window.kernel, window.strides, window.dilations, window.pads,
-            strict=True,
-        )
-    ]  # fmt: skip
-
-    def convolve(x: SSAValue, merged: Array, repeated: SSAValue | None) -> SSAValue:
-        operands = [at.constant(merged, "weight"), *([] if repeated is None else [repeated])]
-        return at.emit("conv", x, *operands, group=window.group)
-
-    return by_phases(at, image, axes, weights, bias, window.group, convolve)
-
-
-def _spread(
+def _transposed(
     at: Lowering, window: _Window, image: SSAValue, stored: Array, bias: Array | None
 ) -> SSAValue:
-    operands = [at.constant(mirrored(stored, window.group), "weight")]
+    sizes, group, nothing, name = window.sizes, window.group, (0, 0), f"{at.title}.weight"
+    result = by_phases(at, image, stored, bias, sizes, nothing, group, name)
+    if result is not None:
+        return result
+    operands = [at.constant(mirrored(stored, group), "weight")]
     if bias is not None:
         operands.append(at.constant(bias, "bias"))
-    pads = [(pad, pad) for pad in window.pads]
-    apart = spread_out(at, image, window.strides, window.spans, pads, (0, 0))
-    return at.emit("conv", apart, *operands, dilations=window.dilations, group=window.group)
+    apart = spread_out(at, image, sizes, nothing)
+    return at.emit("conv", apart, *operands, dilations=sizes.dilations, group=group)

@@ -52,7 +52,7 @@ class _Bias:
             seen = self.seen[0]
             for other in self.seen[1:]:
                 seen = at.emit("bit_and", seen, other)
-            value = at.emit("select", seen, value, _number(at, -np.inf, like))
+            value = at.emit("select", seen, value, at.made(-np.inf, like))
         return value
 
 
@@ -95,7 +95,7 @@ def attention(at: Lowering) -> Sequence[Value]:
             raise at.refuse(f"there is no qk_matmul_output_mode {mode}")
         shown = (raw, capped, scores, weights)[mode]
         if mode == 3 and hidden is not None:
-            shown = at.emit("select", hidden, _number(at, 0, shown), shown)
+            shown = at.emit("select", hidden, at.made(0, shown), shown)
         results.append(shown)
     for index in (0, 3):
         if index < len(results):
@@ -207,16 +207,12 @@ def _element(at: Lowering) -> np.dtype[np.generic]:
     return np.dtype(np.float32) if at.dtype(0) in SHORT else at.dtype(0)
 
 
-def _number(at: Lowering, number: float, like: SSAValue) -> SSAValue:
-    return at.weight(np.array(number, dtype_of(like)), f"{at.node.name}.number")
-
-
 def _hidden(at: Lowering, bias: SSAValue | Array) -> SSAValue | None:
     """Which queries see no key, [..., s, 1]; None where it is known that there is none."""
     if isinstance(bias, SSAValue):
         rank = len(shape_of(bias))
         most = at.emit("reduce_max", bias, axes=(rank - 1,), keep_dims=True)
-        return at.emit("equal", most, _number(at, -np.inf, bias))
+        return at.emit("equal", most, at.made(-np.inf, bias))
     rows = np.isneginf(bias.max(-1, keepdims=True))
     return at.weight(rows, f"{at.node.name}.hidden") if rows.any() else None
 
@@ -242,6 +238,6 @@ def _unhidden(at: Lowering, y: SSAValue, hidden: SSAValue | None, flat: bool) ->
             rank = len(shape_of(hidden))
             hidden = at.reshape(hidden, (*(1,) * (4 - rank), *shape_of(hidden)))
             hidden = at.transpose(hidden, swapped)
-        y = at.emit("select", hidden, _number(at, 0, y), y)
+        y = at.emit("select", hidden, at.made(0, y), y)
     batch, length, heads, size = shape_of(y)
     return at.reshape(y, (batch, length, heads * size)) if flat else y

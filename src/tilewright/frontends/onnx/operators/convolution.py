@@ -13,10 +13,9 @@ from tilewright.frontends.moves import reversed_along
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.frontends.onnx.windows import MAX_EXTENT, positive, spatial_rank, window_of
-from tilewright.frontends.phases import MAX_PHASES, axis_of, by_phases, mirrored, spread_out
+from tilewright.frontends.phases import by_phases, mirrored, spread_out
 from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array
 
 
 def conv(at: Lowering) -> SSAValue:
@@ -91,37 +90,26 @@ def conv_transpose(at: Lowering) -> Value:
         raise at.refuse(f"kernel_shape is not that of the weights {list(shape)}")
     strides, dilations = (positive(at, name, rank) for name in ("strides", "dilations"))
     spans = [(size - 1) * d + 1 for size, d in zip(shape[2:], dilations, strict=True)]
-    pads, extra = _transposed_pads(at, sizes[2:], strides, spans)
+    begins, ends, extra = _transposed_pads(at, sizes[2:], strides, spans)
+    window = Window(shape[2:], strides, dilations, begins, ends, ends)
     weights = at.operand(1)
-    if isinstance(weights, Constant) and 1 < math.prod(strides) <= MAX_PHASES:
-        axes = [
-            axis_of(extent, kernel, step, dilation, begin, cropped=begin + end - more)
-            for extent, kernel, step, dilation, (begin, end), more in zip(
-                sizes[2:], shape[2:], strides, dilations, pads, extra, strict=True
-            )
-        ]
+    if isinstance(weights, Constant):
         operand = at.operand(2) if at.has(2) else None
         bias = operand.array if isinstance(operand, Constant) else operand
-        name = weights.name
-
-        def apart(x: SSAValue, array: Array, repeated: SSAValue | None) -> SSAValue:
-            window = Window.plain(array.shape[2:])
-            return convolve(at, x, Constant(array, name), repeated, window, group)
-
-        result = by_phases(at, at.tensor(0), axes, weights.array, bias, group, apart)
+        x, name = at.tensor(0), weights.name
+        result = by_phases(at, x, weights.array, bias, window, extra, group, name)
         if result is not None:
             return result
-    x = spread_out(at, at.tensor(0), strides, spans, pads, extra)
-    window = Window.plain(shape[2:], dilations)
+    x = spread_out(at, at.tensor(0), window, extra)
     bias = at.tensor(2) if at.has(2) else None
+    window = Window.plain(shape[2:], dilations)
     return convolve(at, x, _mirrored(at, group), bias, window, group)
 
 
 def _transposed_pads(
     at: Lowering, extents: Sequence[int], strides: Sequence[int], spans: Sequence[int]
-) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
-    """Return the elements that are cut off before and after each axis, and those added at its
-    end."""
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The elements that are cut off before and after each axis, and those added at its end."""
     rank = len(extents)
     extra = at.integers("output_padding") or (0,) * rank
     mode, shape = at.text("auto_pad", "NOTSET"), at.integers("output_shape")
@@ -136,16 +124,13 @@ def _transposed_pads(
         pads = attribute or (0,) * (2 * rank)
         if len(pads) != 2 * rank or any(abs(pad) >= MAX_EXTENT for pad in pads):
             raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
-        return list(zip(pads[:rank], pads[rank:], strict=True)), extra
+        return pads[:rank], pads[rank:], extra
     shape = shape[-rank:]
     if len(shape) != rank or any(not 1 <= size < MAX_EXTENT for size in shape):
         raise at.refuse(f"output_shape {list(shape)} does not fit {rank} axes")
-    sides: list[tuple[int, int]] = []
-    for i in range(rank):
-        total = strides[i] * (extents[i] - 1) + extra[i] + spans[i] - shape[i]
-        half = total // 2
-        sides.append((half, total - half) if mode == "SAME_UPPER" else (total - half, half))
-    return sides, extra
+    totals = [strides[i] * (extents[i] - 1) + extra[i] + spans[i] - shape[i] for i in range(rank)]
+    small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
+    return (small, large, extra) if mode == "SAME_UPPER" else (large, small, extra)
 
 
 def _mirrored(at: Lowering, group: int) -> Value:

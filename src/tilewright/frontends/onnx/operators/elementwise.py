@@ -79,11 +79,11 @@ def _clip_by_tensors(at: Lowering) -> SSAValue:
     return x
 
 
-def binary(operation: str, *, swapped: bool = False) -> Map:
-    """The rule of an operator of two operands that broadcast; ``swapped`` exchanges them."""
+def direct(operation: str, *, swapped: bool = False) -> Map:
+    """The rule of one operation of operands that broadcast; ``swapped`` turns their order."""
 
     def rule(at: Lowering) -> SSAValue:
-        operands = at.tensor(0), at.tensor(1)
+        operands = [at.tensor(index) for index in range(len(at.operands))]
         return at.emit(operation, *(operands[::-1] if swapped else operands))
 
     return rule
@@ -269,11 +269,6 @@ def is_inf(at: Lowering) -> Value:
     if at.integer("detect_negative", 1):
         return at.apply("equal", x, float("-inf"))
     return at.apply("less", x, float("-inf"))
-
-
-def where(at: Lowering) -> Value:
-    """The second operand where the first is true, else the third."""
-    return at.emit("select", at.tensor(0), at.tensor(1), at.tensor(2))
 
 
 def cast(at: Lowering) -> Value:

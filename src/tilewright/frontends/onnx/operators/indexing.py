@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.moves import element_at, elements_along, flat_places, number
-from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -175,7 +175,7 @@ def trilu(at: Lowering) -> Value:
     rows, columns = np.arange(shape[-2])[:, None], np.arange(shape[-1])
     kept = columns - rows >= k if at.integer("upper", 1) else columns - rows <= k
     x = at.tensor(0)
-    zero = at.weight(np.zeros((), dtype_of(x)), f"{at.node.name}.zero")
+    zero = at.made(0, x, "zero")
     return at.emit("select", at.weight(kept, f"{at.node.name}.kept"), x, zero)
 
 

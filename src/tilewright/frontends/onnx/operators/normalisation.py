@@ -94,7 +94,7 @@ def centred(
     """x less its mean over axes, over its deviation; the mean; 1 over the deviation."""
     mean, distance, variance = _moments(at, x, axes)
     root = at.emit("sqrt", at.apply("add", variance, epsilon))
-    numerator = at.weight(np.ones((), dtype_of(x)), f"{at.node.name}.one")
+    numerator = at.made(1, x, "one")
     return at.emit("div", distance, root), mean, at.emit("div", numerator, root)
 
 
@@ -173,7 +173,7 @@ def lp_normalization(at: Lowering) -> Value:
     part = at.emit("abs", x) if order == 1 else at.emit("mul", x, x)
     norm = at.emit("reduce_sum", part, axes=(axis,), keep_dims=True)
     norm = norm if order == 1 else at.emit("sqrt", norm)
-    zero = at.weight(np.zeros((), dtype_of(x)), f"{at.node.name}.zero")
+    zero = at.made(0, x, "zero")
     return at.emit("select", at.apply("equal", norm, 0.0), zero, at.emit("div", x, norm))
 
 

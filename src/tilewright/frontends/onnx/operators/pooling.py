@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.operators.sampling import constant
 from tilewright.frontends.onnx.windows import positive, spatial_rank, window_of
 from tilewright.frontends.windows import Window, as_image, as_sequence
 from tilewright.ir import SSAValue
@@ -152,7 +151,7 @@ def pooled_places(at: Lowering, window: Window, sizes: Sequence[int]) -> SSAValu
         dtype = dtype_of(taps)
         lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype.name).min
         mask = at.weight(inside, f"{at.node.name}.inside")
-        taps = at.emit("select", mask, taps, constant(at, np.array(lowest), taps, "lowest"))
+        taps = at.emit("select", mask, taps, at.made(lowest, taps, "lowest"))
     best = at.emit("arg_max", taps, axes=(2,), keep_dims=False)
     windows, count = flat.shape
     starts = (np.arange(windows) * count).astype(np.int64)

@@ -92,7 +92,7 @@ def _lstm(cell: Cell, x: SSAValue, state: State) -> State:
     enter = f(peep(cell.gate(gates, 0), 0, c))
     keep = f(peep(cell.gate(gates, 2), 2, c))
     if at.integer("input_forget"):
-        keep = at.emit("sub", at.weight(np.ones((), np.float32), f"{at.node.name}.one"), enter)
+        keep = at.emit("sub", at.made(1, enter, "one"), enter)
     new = at.emit("add", at.emit("mul", keep, c), at.emit("mul", enter, g(cell.gate(gates, 3))))
     leave = f(peep(cell.gate(gates, 1), 1, new))
     return at.emit("mul", leave, last(new)), new
@@ -169,14 +169,17 @@ def _run(
             new = step(cell, element_at(at, projected, 0, time), state)
             row, goes = new[0], going[time]
             if goes is not None:
-                row = at.emit("select", goes, row, _zero(at))
+                row = at.emit("select", goes, row, at.made(0, row, "zero"))
                 pairs = zip(new, state, strict=True)
                 new = tuple(at.emit("select", goes, now, before) for now, before in pairs)
             state = new
             rows.append(at.reshape(row, (1, 1, batch, hidden)))
         outputs.append(rows[::-1] if back else rows)
         if going[0] is not None:  # ONNX Runtime gives zeros for a sequence of no step.
-            state = (at.emit("select", going[0], state[0], _zero(at)), *state[1:])
+            state = (
+                at.emit("select", going[0], state[0], at.made(0, state[0], "zero")),
+                *state[1:],
+            )
         finals.append(state)
     return _results(at, outputs, finals, states)
 
@@ -216,10 +219,6 @@ def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
         None if known is not None and (known > time).all() else at.apply("less", time, lengths)
         for time in range(length)
     ]
-
-
-def _zero(at: Lowering) -> SSAValue:
-    return at.weight(np.zeros((), np.float32), f"{at.node.name}.zero")
 
 
 def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:

@@ -8,7 +8,6 @@ from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.sampling import (
     Axis,
-    constant,
     rows_of,
     sampled,
     within,
@@ -106,23 +105,21 @@ def _shares(
     divisor = at.apply("max", samples, 1.0)
     step = at.emit("div", cell, divisor)
     start = at.emit(
-        "add", at.emit("mul", cell, constant(at, np.arange(cells)[None], cell, "cells")), start
+        "add", at.emit("mul", cell, at.made(np.arange(cells)[None], cell, "cells")), start
     )
     samples, divisor, step = (at.reshape(v, (count, 1, 1, 1)) for v in (samples, divisor, step))
     start = at.reshape(start, (count, cells, 1, 1))
-    pixels = constant(at, np.arange(extent).reshape(1, 1, -1, 1), cell, "pixels")
+    pixels = at.made(np.arange(extent).reshape(1, 1, -1, 1), cell, "pixels")
     # The first sample that may lie within one pixel of a pixel, and those after it.
     first = at.emit("sub", at.apply("sub", pixels, 1.0), start)
     first = at.emit("ceil", at.emit("div", first, at.apply("max", step, 1e-30)))
     first = at.apply("max", at.apply("sub", first, 2.0), 0.0)
-    number = at.emit(
-        "add", first, constant(at, np.arange(_NEAR).reshape(1, 1, 1, -1), cell, "near")
-    )
+    number = at.emit("add", first, at.made(np.arange(_NEAR).reshape(1, 1, 1, -1), cell, "near"))
     place = at.emit("add", start, at.emit("mul", at.apply("add", number, 0.5), step))
     taken = at.emit("bit_and", at.emit("less", number, samples), within(at, place, -1.0, extent))
     distance = at.emit("abs", at.emit("sub", _clamped(at, place, extent), pixels))
     weight = at.apply("max", at.apply("sub", 1.0, distance), 0.0)
-    weight = at.emit("select", taken, weight, constant(at, np.array(0.0), cell, "zero"))
+    weight = at.emit("select", taken, weight, at.made(0.0, cell, "zero"))
     total = at.emit("reduce_sum", weight, axes=(3,), keep_dims=True)
     return at.reshape(at.emit("div", total, divisor), (count, cells, extent))
 
@@ -143,8 +140,8 @@ def _side(at: Lowering, boxes: SSAValue, axis: int, cells: int, ratio: int, half
     start, cell = _cell(at, boxes, axis, cells, half=half)
     steps = np.repeat(np.arange(cells), ratio)[None]
     parts = (np.tile(np.arange(ratio), cells)[None] + 0.5) / ratio
-    along = at.emit("mul", cell, constant(at, steps, cell, "cells"))
-    inner = at.emit("mul", cell, constant(at, parts, cell, "parts"))
+    along = at.emit("mul", cell, at.made(steps, cell, "cells"))
+    inner = at.emit("mul", cell, at.made(parts, cell, "parts"))
     return at.emit("add", at.emit("add", along, inner), start)
 
 
@@ -175,7 +172,7 @@ def max_roi_pool(at: Lowering) -> Value:
             mask = at.reshape(mask, (rois[0], 1, cells[0], sizes[2], 1))
             x = _largest(at, mask, tall, 3)
     empty = at.apply("equal", x, -np.inf)
-    return at.emit("select", empty, constant(at, np.array(0.0), x, "zero"), x)
+    return at.emit("select", empty, at.made(0.0, x, "zero"), x)
 
 
 def _column(at: Lowering, boxes: SSAValue, index: int) -> SSAValue:
@@ -189,16 +186,16 @@ def _cells(at: Lowering, whole: SSAValue, axis: int, cells: int, extent: int) ->
     cell = at.apply("div", length, float(cells))
 
     def edge(operation: str, steps: Array) -> SSAValue:
-        step = constant(at, steps[None], cell, operation)
+        step = at.made(steps[None], cell, operation)
         place = at.emit("add", at.emit(operation, at.emit("mul", cell, step)), start)
         return at.reshape(place, (*shape_of(place), 1))
 
     first, last = edge("floor", np.arange(cells)), edge("ceil", np.arange(1, cells + 1))
-    pixels = constant(at, np.arange(extent).reshape(1, 1, -1), cell, "pixels")
+    pixels = at.made(np.arange(extent).reshape(1, 1, -1), cell, "pixels")
     return at.emit("bit_and", at.emit("less_equal", first, pixels), at.emit("less", pixels, last))
 
 
 def _largest(at: Lowering, mask: SSAValue, x: SSAValue, axis: int) -> SSAValue:
-    lowest = constant(at, np.array(-np.inf), x, "lowest")
+    lowest = at.made(-np.inf, x, "lowest")
     chosen = at.emit("select", mask, x, lowest)
     return at.emit("reduce_max", chosen, axes=(axis,), keep_dims=False)

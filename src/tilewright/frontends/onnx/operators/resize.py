@@ -53,9 +53,7 @@ def resize(at: Lowering) -> Value:
         matrix, outside = _matrix(at, mode, shape[axis], size, scale, box)
         x = _along(at, x, axis, matrix)
         if outside.any():
-            value = at.weight(
-                np.array(at.number("extrapolation_value"), dtype_of(x)), f"{at.node.name}.outside"
-            )
+            value = at.made(at.number("extrapolation_value"), x, "outside")
             mask = outside.reshape([-1 if i == axis else 1 for i in range(rank)])
             x = at.emit("select", at.weight(mask, f"{at.node.name}.mask"), value, x)
     return x

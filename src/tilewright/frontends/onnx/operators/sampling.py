@@ -17,7 +17,7 @@ from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.windows import window_of
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import shape_of
 
 CUBIC = -0.75
 """The free coefficient of Keys' kernel, "Cubic convolution interpolation", 1981."""
@@ -39,11 +39,6 @@ def rows_of(at: Lowering, x: SSAValue) -> SSAValue:
     shape = shape_of(x)
     order = (0, *range(2, len(shape)), 1)
     return at.reshape(at.transpose(x, order), (math.prod(shape) // shape[1], shape[1]))
-
-
-def constant(at: Lowering, array: Array, like: SSAValue, name: str) -> SSAValue:
-    """Numbers made at import, of the elements of ``like``."""
-    return at.weight(array.astype(dtype_of(like)), f"{at.node.name}.{name}")
 
 
 def sampled(
@@ -116,7 +111,7 @@ def _pixel(
 
 def within(at: Lowering, value: SSAValue, low: float, high: float) -> SSAValue:
     """Emit a comparison, true for elements in [low, high]."""
-    below = constant(at, np.array(low), value, "low")
+    below = at.made(low, value, "low")
     return at.emit(
         "bit_and", at.emit("less_equal", below, value), at.apply("less_equal", value, high)
     )
@@ -129,18 +124,18 @@ def reflected(at: Lowering, place: SSAValue, axis: Axis) -> SSAValue:
         return at.emit("clip", place, minimum=axis.low, maximum=axis.low)
     distance = at.emit("abs", at.apply("sub", place, axis.low))
     rest = at.apply("mod", distance, 2 * span)
-    back = at.emit("sub", constant(at, np.array(2 * span), rest, "turn"), rest)
+    back = at.emit("sub", at.made(2 * span, rest, "turn"), rest)
     return at.apply("add", at.emit("min", rest, back), axis.low)
 
 
 def _linear(at: Lowering, part: SSAValue) -> list[SSAValue]:
-    unit = constant(at, np.array(1.0), part, "one")
+    unit = at.made(1.0, part, "one")
     return [at.emit("sub", unit, part), part]
 
 
 def _cubic(at: Lowering, part: SSAValue) -> list[SSAValue]:
     """Keys' kernel at the distances of four pixels."""
-    unit = constant(at, np.array(1.0), part, "one")
+    unit = at.made(1.0, part, "one")
     other = at.emit("sub", unit, part)
 
     def near(distance: SSAValue) -> SSAValue:
@@ -237,7 +232,7 @@ def deform_conv(at: Lowering) -> Value:
         shifts = element_at(at, moved, 3, i)
         tap = np.indices(kernel)[i].reshape(taps, 1, 1) * window.dilations[i]
         step = np.indices(sizes)[i] * window.strides[i] - window.begins[i]
-        places.append(at.emit("add", shifts, constant(at, tap + step, shifts, f"taps{i}")))
+        places.append(at.emit("add", shifts, at.made(tap + step, shifts, f"taps{i}")))
     # One image for every offset group: [n, parts, h, w, c / parts] as rows.
     image = at.reshape(at.tensor(0), (x[0] * parts, x[1] // parts, *x[2:]))
     first = np.arange(x[0] * parts).reshape(x[0], parts, 1, 1, 1) * (x[2] * x[3])

@@ -13,7 +13,6 @@ import numpy as np
 
 from tilewright.frontends.moves import cut, element_at
 from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.operators.sampling import constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
@@ -133,10 +132,10 @@ def _whole_again(at: Lowering, x: Complex, axis: int, length: int) -> SSAValue:
     if turns.size > MAX_LENGTH**2:
         raise at.refuse(f"a transform of length {length} is too large", code="onnx-too-large")
     cosines, sines = (weights[:, None] * f(turns) / length for f in (np.cos, np.sin))
-    signal = at.emit("matmul", real, constant(at, cosines, real, "cosines"))
+    signal = at.emit("matmul", real, at.made(cosines, real, "cosines"))
     if x.imaginary is not None:
         imaginary = _fitted(at, x.imaginary, count)
-        other = at.emit("matmul", imaginary, constant(at, sines, imaginary, "sines"))
+        other = at.emit("matmul", imaginary, at.made(sines, imaginary, "sines"))
         signal = at.emit("sub", signal, other)
     rank = len(shape_of(signal))
     signal = at.transpose(signal, [*range(axis), rank - 1, *range(axis, rank - 1)])
@@ -190,7 +189,7 @@ def _swapped(at: Lowering, x: Complex) -> Complex:
 
 def _product(at: Lowering, x: Complex, cosines: Array, sines: Array) -> Complex:
     """x @ (cosines + i sines)."""
-    c, s = (constant(at, m, x.real, n) for m, n in ((cosines, "cosines"), (sines, "sines")))
+    c, s = (at.made(m, x.real, n) for m, n in ((cosines, "cosines"), (sines, "sines")))
     real, imaginary = at.emit("matmul", x.real, c), at.emit("matmul", x.real, s)
     if x.imaginary is not None:
         real = at.emit("sub", real, at.emit("matmul", x.imaginary, s))
@@ -201,7 +200,7 @@ def _product(at: Lowering, x: Complex, cosines: Array, sines: Array) -> Complex:
 def _turned(at: Lowering, x: Complex, cosines: Array, sines: Array) -> Complex:
     """x * (cosines + i sines), element by element."""
     assert x.imaginary is not None
-    c, s = (constant(at, m, x.real, n) for m, n in ((cosines, "turns"), (sines, "turns_i")))
+    c, s = (at.made(m, x.real, n) for m, n in ((cosines, "turns"), (sines, "turns_i")))
     real = at.emit("sub", at.emit("mul", x.real, c), at.emit("mul", x.imaginary, s))
     imaginary = at.emit("add", at.emit("mul", x.real, s), at.emit("mul", x.imaginary, c))
     return Complex(real, imaginary)

@@ -80,8 +80,8 @@ def _corrected(
     """The rate after the first step, made up for averages that began at zero."""
 
     def left(share: float) -> SSAValue:
-        base = at.weight(np.array(share, dtype_of(rate)), f"{at.node.name}.share")
-        unit = at.weight(np.array(1, dtype_of(rate)), f"{at.node.name}.one")
+        base = at.made(share, rate, "share")
+        unit = at.made(1, rate, "one")
         return at.emit("sub", unit, at.emit("pow", base, steps))
 
     later = at.emit("div", at.emit("mul", rate, at.emit("sqrt", left(beta))), left(alpha))
@@ -96,9 +96,7 @@ def momentum(at: Lowering) -> Sequence[Value]:
     groups: list[list[SSAValue]] = []
     for x, gradient, past in _groups(at, 3):
         steps, rate = _scalar(at, 1, x), _scalar(at, 0, x)
-        unit, share = (
-            at.weight(np.array(v, dtype_of(x)), f"{at.node.name}.share") for v in (1, beta)
-        )
+        unit, share = (at.made(v, x, "share") for v in (1, beta))
         factor = at.emit("select", at.apply("less_equal", steps, 0.0), unit, share)
         g = _regularised(at, x, gradient)
         kept = at.apply("mul", past, alpha)

@@ -11,7 +11,6 @@ from tilewright.frontends.stablehlo import patterns
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.ir.types import dtype_of
 
 Function = Callable[[Lowering, SSAValue], SSAValue]
 
@@ -157,18 +156,13 @@ def shift(*, left: bool, arithmetic: bool = False) -> Rule:
 def rsqrt(at: Lowering, x: SSAValue) -> SSAValue:
     """Emit 1 / sqrt(x), element by element."""
     root = at.emit("sqrt", x)
-    return at.emit("div", number(at, x, 1.0), root)
-
-
-def number(at: Lowering, like: SSAValue, value: float) -> SSAValue:
-    """A number with the elements of a tensor."""
-    return at.weight(np.array(value, dtype_of(like)), f"{at.label}.number")
+    return at.emit("div", at.made(1.0, x), root)
 
 
 def exp_minus_one(at: Lowering, x: SSAValue) -> SSAValue:
     """exp(x) - 1; near 0 by tanh, as 2 t / (1 - t) with t = tanh(x / 2), which cancels nothing."""
     t = at.emit("tanh", at.apply("mul", x, 0.5))
-    near = at.emit("div", at.apply("mul", t, 2.0), at.emit("sub", number(at, x, 1.0), t))
+    near = at.emit("div", at.apply("mul", t, 2.0), at.emit("sub", at.made(1.0, x), t))
     far = at.apply("sub", at.emit("exp", x), 1.0)
     return at.emit("select", at.apply("less", at.emit("abs", x), 0.5), near, far)
 
@@ -190,7 +184,7 @@ def round_away(at: Lowering, x: SSAValue) -> SSAValue:
     size = at.emit("abs", x)
     whole = at.emit("floor", size)
     # size + 0.5 would round 0.49999997 up.
-    up = at.apply("less_equal", number(at, x, 0.5), at.emit("sub", size, whole))
+    up = at.apply("less_equal", at.made(0.5, x), at.emit("sub", size, whole))
     rounded = at.emit("select", up, at.apply("add", whole, 1.0), whole)
     return at.emit("mul", at.emit("sign", x), rounded)
 
@@ -202,7 +196,7 @@ def is_finite(at: Lowering, x: SSAValue) -> SSAValue:
 
 def erfc(at: Lowering, x: SSAValue) -> SSAValue:
     """Emit 1 - erf(x), element by element."""
-    return at.emit("sub", number(at, x, 1.0), at.emit("erf", x))
+    return at.emit("sub", at.made(1.0, x), at.emit("erf", x))
 
 
 FUNCTIONS: Mapping[str, Function] = {

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.pooling import AveragePoolOp, PoolOperation
 from tilewright.graph.passes.assign_layouts import retype_kernel
@@ -64,9 +63,8 @@ class BlockChannels(ModulePass):
         machine = compiler(ctx).machine
         if not moves_blocks(machine):
             return
-        kernels = [step for step in network_of(op).block.ops if isinstance(step, KernelOp)]
         pricing = _Pricing(machine)
-        for writers in _groups(kernels):
+        for writers in _groups(network_of(op).kernels):
             pricing.choose(writers)
 
 
@@ -165,13 +163,9 @@ def _groups(kernels: Iterable[KernelOp]) -> list[list[KernelOp]]:
     return [group for group in groups.values() if all(allowed[member] for member in group)]
 
 
-def _operations(kernel: KernelOp) -> list[Operation]:
-    return [op for op in kernel.operations if isinstance(op, Operation)]
-
-
 def _writes_blocks(kernel: KernelOp) -> bool:
     """Return True if a kernel may write its result in blocks of channels."""
-    anchor, *maps = _operations(kernel)
+    anchor, *maps = kernel.operations
     shape = shape_of(kernel.result)
     return (
         not kernel.on_host
@@ -188,7 +182,7 @@ def _reads_blocks(kernel: KernelOp, index: int) -> bool:
     """Return True if a kernel may read an operand in blocks of channels."""
     if kernel.on_host:
         return False
-    anchor, image = _operations(kernel)[0], shape_of(kernel.inputs[index])
+    anchor, image = kernel.operations[0], shape_of(kernel.inputs[index])
     roles = operand_roles(kernel)[index]
     if roles == ["residual"]:
         return _writes_blocks(kernel) and shape_of(kernel.result) == image

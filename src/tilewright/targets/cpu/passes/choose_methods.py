@@ -70,7 +70,7 @@ class ChooseMethods(MethodChoice):
         known: dict[object, list[Priced]] = {}
         options: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
-            anchor = kernel.operations[0] if kernel.operations else None
+            anchor = kernel.anchor
             if kernel.on_host or not isinstance(anchor, anchors):
                 continue
             unused = memory.activations - live

@@ -54,7 +54,7 @@ class FusePools(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         machine = compiler(ctx).machine
-        for kernel in [step for step in network_of(op).block.ops if isinstance(step, KernelOp)]:
+        for kernel in network_of(op).kernels:
             first = _front(kernel, machine)
             if first is not None:
                 _join(first, kernel)
@@ -62,7 +62,7 @@ class FusePools(ModulePass):
 
 def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
     """The kernel whose results a pool's kernel reduces, if both can be one."""
-    pool = kernel.operations[0] if kernel.operations else None
+    pool = kernel.anchor
     if kernel.on_host or not isinstance(pool, PoolOperation):
         return None
     if fusion_of(machine, "conv", pool.operation) is None:
@@ -78,7 +78,7 @@ def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
     """Why the first kernel's tiles cannot reduce the windows of the pool that begins the second;
     "" if they can."""
     anchor, *maps = first.operations
-    pool = kernel.operations[0]
+    pool = kernel.anchor
     assert isinstance(anchor, Operation) and isinstance(pool, PoolOperation)
     if not _mapped_alone(first, maps):
         return "what follows the first one's results reads more than constants per channel"

@@ -8,7 +8,6 @@ from math import inf
 import numpy as np
 
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
-from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.separable import BETWEEN
 from tilewright.graph.passes.constraints import candidate, serving
@@ -92,7 +91,7 @@ class FuseSeparable(ModulePass):
         gain = inf if self.always or fusion is None else fusion.gain
         network = network_of(op)
         known: dict[object, int] = {}
-        for kernel in [step for step in network.block.ops if isinstance(step, KernelOp)]:
+        for kernel in network.kernels:
             first = _front(kernel)
             if first is None:
                 continue
@@ -110,7 +109,7 @@ def _scratch(first: KernelOp, kernel: KernelOp, context: CompilerContext, gain: 
     ``gain`` of the cycles of two kernels."""
     machine = context.machine
     trial = trial_pair(first, kernel, machine)
-    primitive = next(iter(serving(candidate(_anchor(trial)), machine)), None)
+    primitive = next(iter(serving(candidate(trial.anchor), machine)), None)
     elements = 0
     if primitive is not None:
         described = with_layouts(plain_kernel(trial), machine, primitive)
@@ -133,15 +132,9 @@ def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
     return _fused(first, kernel, room, None)
 
 
-def _anchor(kernel: KernelOp) -> Operation:
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    return anchor
-
-
 def _front(kernel: KernelOp) -> KernelOp | None:
     """The depthwise convolution's kernel in front of a 1x1 convolution's, if both can be one."""
-    anchor = kernel.operations[0] if kernel.operations else None
+    anchor = kernel.anchor
     if kernel.on_host or not isinstance(anchor, ConvOp):
         return None
     image = anchor_operands(kernel)[0]
@@ -154,7 +147,7 @@ def _front(kernel: KernelOp) -> KernelOp | None:
 def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
     """Why a kernel and the one that reads its result are no such pair; "" if they are."""
     depthwise, *maps = first.operations
-    anchor = kernel.operations[0]
+    anchor = kernel.anchor
     if not isinstance(depthwise, ConvOp) or not isinstance(anchor, ConvOp):
         return "they are not two convolutions"
     if not _plain(kernel) or not _plain(first):
@@ -167,7 +160,7 @@ def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
     channels = shape_of(x)[1]
     if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:
         return "the first one is not depthwise"
-    between = {op.name.removeprefix("graph.") for op in maps}
+    between = {op.operation for op in maps}
     if channels == 1 or len(maps) > 1 or not between.issubset(BETWEEN):
         return f"between them lies more than one of {', '.join(BETWEEN)}"
     return "" if x not in kernel.inputs else "the second one reads the first one's image, too"
@@ -191,7 +184,6 @@ def _fused(
     names = ("strides", "pads", "dilations")
     attributes: dict[str, PythonValue] = {name: depthwise.integers(name) for name in names}
     for op in maps:
-        assert isinstance(op, Operation)
         attributes |= {"between": op.operation, **op.values}
     scratch = ScratchOp.of(elements)
     insert(scratch, kernel)
@@ -204,7 +196,7 @@ def _fused(
     inputs = [x, windows, weights, scratch.result, *biases]
     fused = reanchored(kernel, OPERATION, inputs, attributes, replace=context is not None)
     # The first node gives its name, the last one its result.
-    anchor = _anchor(fused)
+    anchor = fused.anchor
     nodes = [
         name for op in (*first.operations, anchor) for name in (op.node_name, *op.merged_nodes)
     ]

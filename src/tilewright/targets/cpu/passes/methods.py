@@ -62,7 +62,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
 
     ``room`` is how many elements of scratch there may be (by default ``most_scratch``).
     """
-    anchor = kernel.operations[0]
+    anchor = kernel.anchor
     assert isinstance(anchor, ConvOp | MatMulOp)
     direct = next(_fitting(anchor, machine), None)
     if direct is None:
@@ -75,8 +75,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
     for form in forms:
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
-        inner = trial.operations[0]
-        assert isinstance(inner, Operation)
+        inner = trial.anchor
         weight = anchor_operands(trial)[1]
         methods = [
             _method(trial, machine, primitive, form, weight)
@@ -93,7 +92,7 @@ def has_methods(machine: Machine) -> bool:
 
 def kernels_by_method(kernel: KernelOp, machine: Machine) -> list[Kernel] | None:
     """A kernel in each method that has a schedule; None where there is no choice."""
-    if not has_methods(machine) or not isinstance(kernel.operations[0], ConvOp | MatMulOp):
+    if not has_methods(machine) or not isinstance(kernel.anchor, ConvOp | MatMulOp):
         return None
     return [method.kernel for method in _scheduled(kernel, machine)]
 
@@ -196,7 +195,7 @@ def rewritten(
 
     Without a context it stands beside the old one, with weights that do not exist: a trial.
     """
-    anchor = kernel.operations[0]
+    anchor = kernel.anchor
     assert isinstance(anchor, ConvOp | MatMulOp)
     image, weight, *bias = anchor_operands(kernel)
     owner = weight.owner

@@ -20,7 +20,7 @@ from tilewright.targets.cpu.planning.capabilities import own_of
 
 def pair_trials(pair: KernelPair) -> Iterator[Trial] | None:
     """The trials of a pair of kernels of these kinds, or None of others."""
-    first, second = pair.first.operations[0], pair.second.operations[0]
+    first, second = pair.first.anchor, pair.second.anchor
     if isinstance(second, PoolOperation):
         return _with_pool(pair)
     if (
@@ -38,7 +38,7 @@ def _with_pool(pair: KernelPair) -> Iterator[Trial]:
     first, machine = pair.first, pair.machine
     tiled = [first]
     pools = any(own_of(primitive).pools for primitive in machine.primitives)
-    if isinstance(first.operations[0], ConvOp) and pools:
+    if isinstance(first.anchor, ConvOp) and pools:
         for method in list(methods_of(first, machine)):
             if method.form.tile and own_of(method.primitive).pools:
                 trial = rewritten(first, method.form, most_scratch(machine), None)

@@ -14,6 +14,7 @@ from math import ceil, lcm, prod
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
+from tilewright.planning.planners.cores import shareable
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.planning.cost import Nest, box_bytes, cache_levels
 from tilewright.targets.cpu.planning.registers import REGISTERS
@@ -70,7 +71,7 @@ def share(
     """
     if machine.cores == 1 or cycles < LEAST_CYCLES:
         return cycles, schedule
-    allowed = _allowed(kernel)
+    allowed = shareable(kernel)
     if not Nest.of(kernel, schedule).loops:
         schedule = _cut(kernel, machine, schedule, allowed)
     scratch = any(operand.role == "scratch" for operand in kernel.inputs)
@@ -133,18 +134,6 @@ def parts(extent: int, step: int, cores: int) -> list[int]:
     trips = ceil(extent / step)
     ends = [min(trips * core // cores * step, extent) for core in range(cores + 1)]
     return [end - begin for begin, end in pairwise(ends)]
-
-
-def _allowed(kernel: Kernel) -> frozenset[str]:
-    """Dims by which the result can be divided without anyone waiting for another's part.
-
-    What a kernel makes in scratch of one tile of the input, every core makes in its own.
-    """
-    anchor = kernel.anchor
-    dims = frozenset(anchor.extents) - frozenset(anchor.reduction)
-    for stage in kernel.stages:
-        dims &= stage.output.dims
-    return dims
 
 
 def _cut(kernel: Kernel, machine: Machine, schedule: Schedule, allowed: frozenset[str]) -> Schedule:

@@ -12,30 +12,23 @@ from tilewright.targets.sunway.emit.rows import Rows
 def im2col(rows: Rows) -> list[str]:
     """The body of the function that writes a tile's windows side by side."""
     x, line, along = rows.operand(rows.anchor, 0), rows.line, rows.row
-    outer = rows.parallel()
-    for dim in outer:
-        rows.open(dim)
-    if rows.writer.depth == 1:
-        line("{")
-        rows.writer.depth += 1
-    at = rows.indices(outer)
-    inside: list[str] = []
-    low, end = "0", str(rows.length)
-    for axis in rows.clipped(x):
-        index, size = x.index(axis, at), x.place.shape[axis]
-        if along in x.window[axis].dims:
-            step = dict(x.window[axis].terms)[along]
-            line(f"const long low = first_inside({index}, {step});")
-            line(f"const long end = MIN({rows.length}, end_inside({index}, {step}, {size}));")
-            low, end = "low", "end"
-        else:
-            inside.append(f"{index} >= 0 && {index} < {size}")
-    if inside:
-        line(f"const int inside = {' && '.join(inside)};")
-        end = f"inside ? {end} : 0"
-    y, source = rows.result, rows.step(x)
-    line(f"row_window({y.pointer} + {y.offset(at)}, {rows.length},")
-    line(f"           {x.pointer}, {x.offset(at)}, {source},")
-    line(f"           {low}, {end});")
-    rows.close(1)
+    with rows.loops(rows.parallel()) as at:
+        inside: list[str] = []
+        low, end = "0", str(rows.length)
+        for axis in rows.clipped(x):
+            index, size = x.index(axis, at), x.place.shape[axis]
+            if along in x.window[axis].dims:
+                step = dict(x.window[axis].terms)[along]
+                line(f"const long low = first_inside({index}, {step});")
+                line(f"const long end = MIN({rows.length}, end_inside({index}, {step}, {size}));")
+                low, end = "low", "end"
+            else:
+                inside.append(f"{index} >= 0 && {index} < {size}")
+        if inside:
+            line(f"const int inside = {' && '.join(inside)};")
+            end = f"inside ? {end} : 0"
+        y, source = rows.result, rows.step(x)
+        line(f"row_window({y.pointer} + {y.offset(at)}, {rows.length},")
+        line(f"           {x.pointer}, {x.offset(at)}, {source},")
+        line(f"           {low}, {end});")
     return rows.writer.lines

@@ -7,9 +7,14 @@ calls a layer as an ordinary function of its tensors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import comment
+from tilewright.codegen.c.template import filled
+
+TEMPLATES = Path(__file__).parent / "templates"
+"""Where the texts of a package's files lie."""
 
 
 @dataclass(frozen=True)
@@ -34,60 +39,20 @@ class LayerHead:
         """The model's nodes, for a comment."""
         return comment(", ".join(self.nodes) or self.name)
 
-
-def header_text(layer: LayerHead) -> str:
-    """Return the text of LAYER.h, which declares the layer's function."""
-    guard = f"{layer.name.upper()}_H"
-    sized = any(each.c_type.endswith("_t") for each in layer.parameters)
-    about = "".join(f"/* {p.pointer}: {comment(p.tensor)} */\n" for p in layer.parameters)
-    return f"""\
-/* {layer.about} */
-#ifndef {guard}
-#define {guard}
-
-{"#include <stdint.h>" + chr(10) * 2 if sized else ""}{about}{layer.prototype};
-
-#endif
-"""
-
-
-def parameters_text(layer: LayerHead) -> str:
-    """Return the text of LAYER_para.h: the parameters that the MPE passes to the CPEs."""
-    guard = f"{layer.name.upper()}_PARA_H"
-    members = [f"{p.declaration}; /* {comment(p.tensor)} */" for p in layer.parameters]
-    members += ["long group; /* the core group's number */"] if layer.grouped else []
-    listed = "\n    ".join(members)
-    return f"""\
-/* What the MPE tells the CPEs of {layer.about}. */
-#ifndef {guard}
-#define {guard}
-
-struct {layer.name}_para {{
-    {listed}
-}};
-
-#endif
-"""
-
-
-def wrapper_text(layer: LayerHead) -> str:
-    """LAYER.c of a layer on the CPEs."""
-    name = layer.name
-    members = [each.pointer for each in layer.parameters] + ["group"] * layer.grouped
-    filled = "\n    ".join(f"para.{member} = {member};" for member in members)
-    return f"""\
-/* {layer.about}: the MPE's part. */
-#include <athread.h>
-
-#include "{name}.h"
-#include "{name}_para.h"
-
-extern void SLAVE_FUN({name}_slave)(void *);
-
-{layer.prototype} {{
-    struct {name}_para para;
-    {filled}
-    athread_spawn({name}_slave, &para);
-    athread_join();
-}}
-"""
+    def text(self, template: str) -> str:
+        """The text of a file of the layer: ``layer.h`` declares its function, ``layer_para.h`` the
+        parameters that the MPE passes to the CPEs, and ``layer.c`` is that of one on the CPEs."""
+        members = [f"    {p.declaration}; /* {comment(p.tensor)} */" for p in self.parameters]
+        members += ["    long group; /* the core group's number */"] if self.grouped else []
+        told = [each.pointer for each in self.parameters] + ["group"] * self.grouped
+        return filled(
+            TEMPLATES / f"{template}.in",
+            name=self.name,
+            upper=self.name.upper(),
+            about=self.about,
+            prototype=self.prototype,
+            sized=any(each.c_type.endswith("_t") for each in self.parameters),
+            tensors="\n".join(f"/* {p.pointer}: {comment(p.tensor)} */" for p in self.parameters),
+            members="\n".join(members),
+            told="\n".join(f"    para.{member} = {member};" for member in told),
+        )

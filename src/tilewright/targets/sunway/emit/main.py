@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.c.source import Writer
+from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.main import Main
-from tilewright.targets.sunway.emit.layer import LayerHead
+from tilewright.targets.sunway.emit.layer import TEMPLATES, LayerHead
 
 WIDTH = 100
 """Columns of a line of C."""
@@ -28,45 +29,26 @@ class Call:
 def main_text(network: str, calls: Sequence[Call], main: Main, groups: int = 1) -> str:
     """The file. With several core ``groups``, a thread on each MPE calls the layers, and all meet
     behind each."""
-    writer = Writer()
-    writer.text(f"""\
-/* {network}: MAIN {main.usage}
-
-   Inputs are read from and outputs written to files of their elements, row-major. With
-   LAYERS, a directory, the memory of every layer's result is written there, too, as
-   LAYER.bin, once the layer is done. */""")
-    if groups > 1:
-        writer.line("#define _GNU_SOURCE")
-    writer.text(f"""\
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <athread.h>
-
-#include "{"core_groups" if groups > 1 else "save"}.h"
-#include "layers/layers.h"
-
-{main.declaration}
-""")
-    if groups > 1:
-        writer.line("/* What the MPE of a core group runs. */")
-        with writer.block("static void *core_group(void *number)"):
-            writer.line("const long group = (long)number;")
-            writer.line("bind(group);")
-            _computation(writer, calls, groups)
-            writer.line("return NULL;")
-        writer.line()
-    count = len(main.listed)
-    with main.write(writer, f"layers = count > {count} ? words[{count}] : NULL;"):
-        writer.line("/* Computation. */")
+    computation, body, count = Writer(1), Writer(), len(main.listed)
+    _write_computation(computation, calls, groups)
+    with main.write(body, f"layers = count > {count} ? words[{count}] : NULL;"):
+        body.line("/* Computation. */")
         if groups > 1:
-            writer.text(_THREADS.replace("GROUPS", str(groups)))
+            body.text(filled(TEMPLATES / "threads.c.in", groups=groups).rstrip("\n"))
         else:
-            _computation(writer, calls, groups)
-    return str(writer)
+            body.lines += computation.lines
+    return filled(
+        TEMPLATES / "main.c.in",
+        network=network,
+        usage=main.usage,
+        threads=groups > 1,
+        declaration=main.declaration,
+        computation="\n".join(computation.lines),
+        main="\n".join(body.lines),
+    )
 
 
-def _computation(writer: Writer, calls: Sequence[Call], groups: int) -> None:
+def _write_computation(writer: Writer, calls: Sequence[Call], groups: int) -> None:
     """Write the calls of the layers by an MPE, one of several if there are more ``groups``."""
     writer.line("athread_init();")
     for call in calls:
@@ -98,16 +80,3 @@ def layers_text(calls: Sequence[Call]) -> str:
     """layers.h, which declares the layers for main.c."""
     names = dict.fromkeys(call.layer.name for call in calls)
     return "\n".join(["/* The layers. */", *(f'#include "{name}.h"' for name in names), ""])
-
-
-_THREADS = """\
-pthread_t threads[GROUPS];
-pthread_barrier_init(&all, NULL, GROUPS);
-for (long group = 0; group < GROUPS; group++)
-    if (pthread_create(&threads[group], NULL, core_group, (void *)group)) {
-        fprintf(stderr, "no thread for core group %ld\\n", group);
-        return 1;
-    }
-for (long group = 0; group < GROUPS; group++)
-    pthread_join(threads[group], NULL);
-pthread_barrier_destroy(&all);"""

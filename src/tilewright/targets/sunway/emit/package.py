@@ -28,6 +28,7 @@ from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter, Place, place_text
 from tilewright.codegen.c.prune import drop_unread, prune_folder
+from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
 from tilewright.codegen.host.main import FILES, Main
@@ -42,14 +43,8 @@ from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.sunway.emit.charge import charge_texts
-from tilewright.targets.sunway.emit.layer import (
-    LayerHead,
-    header_text,
-    parameters_text,
-    wrapper_text,
-)
+from tilewright.targets.sunway.emit.layer import TEMPLATES, LayerHead
 from tilewright.targets.sunway.emit.main import Call, layers_text, main_text
-from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.names import layer_names
 from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
@@ -61,6 +56,10 @@ from tilewright.tile.dialect import ProgramOp, programs_of
 
 SHIM_HEADERS = ("athread.h", "count.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
 SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "play.c", "replay.c", "shim.c")
+SHIM_FLAGS = ("-std=gnu99", "-fno-pie", "-fno-strict-aliasing", "-Ishim")
+SHIM_LINK = ("-no-pie", "-pthread", "-Wl,--section-start=shim_ldm=0x70000000")
+"""LDM lies apart from everything, where the pages of each CPE can be mapped in turn."""
+
 SLAVE = ("cpe.h", "im2col.h", "ldm_slave.c", "mesh.h")
 
 
@@ -121,11 +120,15 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     texts["layers/layers.h"] = layers_text(calls)
     texts["main.c"] = main_text(name, calls, main, groups)
     texts["files.h"] = FILES
-    texts["Makefile"] = makefile_text(
-        name,
-        [call.layer.name for call in calls],
-        [call.layer.name for call in calls if f"layers/{call.layer.name}_slave.c" in texts],
-        threads=groups > 1,
+    slaves = [call.layer.name for call in calls if f"layers/{call.layer.name}_slave.c" in texts]
+    texts["Makefile"] = filled(
+        TEMPLATES / "Makefile.in",
+        name=name,
+        layers=" \\\n    ".join(call.layer.name for call in calls),
+        slaves=" \\\n    ".join(slaves),
+        shim_flags=" ".join(SHIM_FLAGS),
+        shim_link=" ".join(SHIM_LINK),
+        threads=" -lpthread" if groups > 1 else "",
     )
     texts |= _support(compilation.machine, on_host=bool(on_host))
     drop_unread(texts, "slave")
@@ -168,8 +171,8 @@ def _layer(
         head = LayerHead(symbol, nodes, tuple(_parameters(program_op)), grouped)
         layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores, grouped)
         texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
-        texts[f"layers/{symbol}_para.h"] = parameters_text(head)
-        texts[f"layers/{symbol}.c"] = wrapper_text(head)
+        texts[f"layers/{symbol}_para.h"] = head.text("layer_para.h")
+        texts[f"layers/{symbol}.c"] = head.text("layer.c")
         tensors = program_op.tensors
         places = [each.place(tensors[each.tensor]) for each in head.parameters]
     else:
@@ -180,7 +183,7 @@ def _layer(
             + hosted.text
         )
         places = [hosted.place(each) for each in hosted.source.parameters]
-    texts[f"layers/{symbol}.h"] = header_text(head)
+    texts[f"layers/{symbol}.h"] = head.text("layer.h")
     return head, places, groups
 
 

@@ -187,19 +187,24 @@ class Rows:
                 self._complete(at)
 
     @contextmanager
-    def _rows(self) -> Generator[dict[str, Value]]:
-        """Loops over the rows of the result; ``y`` points to a row."""
-        outer, before = self.parallel(), self.writer.depth
-        for dim in outer:
+    def loops(self, dims: Sequence[str]) -> Generator[dict[str, Value]]:
+        """Loops over dims of the tile, or a block where each has one index; gives all indices."""
+        before = self.writer.depth
+        for dim in dims:
             self.open(dim)
         if self.writer.depth == before:
             self.line("{")
             self.writer.depth += 1
         self._inside = self.writer.depth
-        at = self.indices(outer)
-        self.line(f"float *y = {pointer_at(self.result, at)};")
-        yield at
+        yield self.indices(dims)
         self.close(before)
+
+    @contextmanager
+    def _rows(self) -> Generator[dict[str, Value]]:
+        """Loops over the rows of the result; ``y`` points to a row."""
+        with self.loops(self.parallel()) as at:
+            self.line(f"float *y = {pointer_at(self.result, at)};")
+            yield at
 
     def _start(self, at: Mapping[str, Value]) -> None:
         """Write the loop that initialises the row: with the bias, 0, or minus infinity."""
@@ -406,50 +411,37 @@ class Rows:
         return f"{operand.pointer}[{self._moved(operand, at)}]"
 
     def _map(self) -> None:
-        outer = self.parallel()
-        for dim in outer:
-            self.open(dim)
-        if self.writer.depth == 1:
-            self.line("{")
-            self.writer.depth += 1
-        at = self.indices(outer)
-        self.line(f"float *y = {pointer_at(self.result, at)};")
-        with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
+        with (
+            self._rows() as at,
+            self.writer.block(f"for (long i = 0; i < {self.length}; i++)"),
+        ):
             arguments = [
                 self._loaded(self.anchor, number, at) for number in range(len(self.anchor.inputs))
             ]
             self.line(f"const float t0 = {_expression(self.anchor, arguments)};")
             self.line(f"y[i] = {self.chain(at)};")
-        self.close(1)
 
     def _softmax(self) -> None:
         x, axis = self.operand(self.anchor, 0), "axis"
-        outer = [dim for dim in self.extents if dim != axis]
-        for dim in outer:
-            self.open(dim)
-        if self.writer.depth == 1:
-            self.line("{")
-            self.writer.depth += 1
-        at = self.indices(outer)
         source, target = (
             f"{name}[{variable('i') * operand.step(axis)}]"
             for name, operand in (("x", x), ("y", self.result))
         )
-        count = self.extents[axis].size
-        self.line(f"const float *x = {pointer_at(x, at)};")
-        self.line(f"float *y = {pointer_at(self.result, at)};")
-        self.line("float most = -INFINITY, sum = 0.0f;")
-        self.line(f"for (long i = 0; i < {count}; i++)")
-        self.line(f"    most = {source} > most ? {source} : most;")
-        with self.writer.block(f"for (long i = 0; i < {count}; i++)"):
-            self.line(f"{target} = exp_s({source} - most);")
-            self.line(f"sum += {target};")
-        # The stages behind see the row along the axis.
-        self.row = axis
-        with self.writer.block(f"for (long i = 0; i < {count}; i++)"):
-            self.line(f"const float t0 = {target} / sum;")
-            self.line(f"{target} = {self.chain(at)};")
-        self.close(1)
+        each = f"for (long i = 0; i < {self.extents[axis].size}; i++)"
+        with self.loops([dim for dim in self.extents if dim != axis]) as at:
+            self.line(f"const float *x = {pointer_at(x, at)};")
+            self.line(f"float *y = {pointer_at(self.result, at)};")
+            self.line("float most = -INFINITY, sum = 0.0f;")
+            self.line(each)
+            self.line(f"    most = {source} > most ? {source} : most;")
+            with self.writer.block(each):
+                self.line(f"{target} = exp_s({source} - most);")
+                self.line(f"sum += {target};")
+            # The stages behind see the row along the axis.
+            self.row = axis
+            with self.writer.block(each):
+                self.line(f"const float t0 = {target} / sum;")
+                self.line(f"{target} = {self.chain(at)};")
 
 
 def _expression(stage: StageOp, arguments: list[str]) -> str:

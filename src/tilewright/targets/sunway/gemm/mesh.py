@@ -16,16 +16,14 @@ from functools import cache
 from itertools import product
 
 from tilewright.targets.sunway.gemm.steps import (
-    LOOP,
     Code,
     Operand,
     advance,
-    first_operands,
+    declare_block,
     late,
     load,
     splat,
-    step,
-    store,
+    write_block,
 )
 from tilewright.targets.sunway.pipeline import (
     LATENCIES,
@@ -113,10 +111,7 @@ def role_loop(vectors: str, role: Role, *, fused: bool) -> Loop:
     if role.sends_elements:
         advances += [advance(f"s{n}", "across") for n in range(4)]
     code = Code()
-    rows = [[f"c{r}{p}" for p in range(4)] for r in range(4)]
-    for row in rows:
-        code.line(f"floatv4 {', '.join(row)};")
-    code.line("floatv4 a0, a1, a2, a3, b0, b1, b2, b3;")
+    declare_block(code)
     if role.sends_elements:
         code.line("const float *s0 = s, *s1 = s + lds, *s2 = s + 2 * lds, *s3 = s + 3 * lds;")
     else:
@@ -126,23 +121,7 @@ def role_loop(vectors: str, role: Role, *, fused: bool) -> Loop:
     if not role.sends_vectors:
         code.line("(void)v;")
         code.line("(void)ldv;")
-
-    def places() -> list[tuple[str, str]]:
-        return [
-            (c, " + ".join(x for x in ("c", p and f"{p} * ldc", r and f"{4 * r}") if x))
-            for r, row in enumerate(rows)
-            for p, c in enumerate(row)
-        ]
-
-    begin = [i for c, place in places() for i in load(c, "c", place)]
-    begin += first_operands(4, operands)
-    code.emit(begin)
-    code.open("for (; k > 1; k--)")
-    body = code.emit(step(4, operands, [*advances, *puts], LOOP))
-    code.close()
-    lates = [own for own in operands if own.register in late(4)]
-    end = code.emit(step(4, lates, puts))
-    end += code.emit([i for c, place in places() for i in store(c, "c", place)])
+    begin, body, end = write_block(code, "c", operands, advances, puts)
     head = [
         f"static inline void gemm_{vectors}_{role.name}(float *c, long ldc, const float *v,",
         "    long ldv, const float *s, long lds, long across, long k)",

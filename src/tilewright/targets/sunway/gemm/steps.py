@@ -222,3 +222,35 @@ def advance(pointer: str, by: str) -> Instruction:
 
 LOOP = (Instruction("addl", "k", ("k",)), Instruction("branch", "", ("k",)))
 """The counter of a loop, and the jump back; C has them in the loop's head."""
+
+
+def declare_block(code: Code) -> None:
+    """Declare the accumulators of a block of four rows, and the operands of a step."""
+    for row in range(4):
+        code.line(f"floatv4 {', '.join(f'c{row}{column}' for column in range(COLUMNS))};")
+    code.line("floatv4 a0, a1, a2, a3, b0, b1, b2, b3;")
+
+
+def write_block(
+    code: Code,
+    pointer: str,
+    operands: Sequence[Operand],
+    advances: Sequence[Instruction],
+    sends: Sequence[Instruction] = (),
+) -> tuple[list[Instruction], list[Instruction], list[Instruction]]:
+    """Write ``k`` steps on a block that is loaded before and stored after: the instructions before
+    the loop, in it, and after it. A column is ``ldPOINTER`` elements from the next; ``sends`` are
+    done in each step."""
+    places: list[tuple[str, str]] = []
+    for r in range(4):
+        for p in range(COLUMNS):
+            parts = [pointer, f"{p} * ld{pointer}" if p else "", str(4 * r) if r else ""]
+            places.append((f"c{r}{p}", " + ".join(filter(None, parts))))
+    begin = [i for c, place in places for i in load(c, pointer, place)]
+    begin = code.emit([*begin, *first_operands(4, operands)])
+    code.open("for (; k > 1; k--)")
+    body = code.emit(step(4, operands, [*advances, *sends], LOOP))
+    code.close()
+    lates = [own for own in operands if own.register in late(4)]
+    stores = [i for c, place in places for i in store(c, pointer, place)]
+    return begin, body, code.emit([*step(4, lates, sends), *stores])

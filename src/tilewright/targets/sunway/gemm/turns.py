@@ -9,43 +9,10 @@ of the four roles, vectors along the result's columns. Nothing of what others se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 
+from tilewright.codegen.c.template import filled
 from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
-
-_HEAD = """\
-/* Products over the mesh of CPEs, whose tiles take turns. Written by gemm/turns.py. */
-#ifndef TURNS_H
-#define TURNS_H
-
-#include "gemm.h"
-#include "mesh.h"
-
-"""
-
-_PRODUCT = """\
-/* y[i * ldy + j] += the sum of x[i * ldx + k] * w[j * ldw + k], x and w being those of the CPEs
-   whose turn it is. Rows come in 4, columns in 16. */
-static inline void gemm_in_turns(int turn, float *y, long ldy, const float *x, long ldx, long rows,
-                                 const float *w, long ldw, long columns, long depth)
-{
-    float panel[16 * GEMM_DEPTH] __attribute__((aligned(32)));
-    const int puts_x = lane_in(ROW_OF_MESH) == turn, puts_w = lane_in(COLUMN_OF_MESH) == turn;
-    for (long j = 0; j < columns; j += 16)
-        for (long k = 0; k < depth; k += GEMM_DEPTH) {
-            const long deep = MIN(GEMM_DEPTH, depth - k);
-            if (puts_w)
-                gemm_turn(panel, w + j * ldw + k, ldw, deep);
-            for (long i = 0; i < rows; i += 4) {
-                float *to = y + i * ldy + j;
-                const float *s = x + i * ldx + k;
-@
-            }
-        }
-}
-
-#endif
-"""
 
 
 def headers() -> dict[str, str]:
@@ -55,10 +22,6 @@ def headers() -> dict[str, str]:
         loops = [role_loop("n", r, fused=False).text for r in ROLES if r.sends_vectors == sends]
         name = "turns_put.h" if sends else "turns_get.h"
         parts[name] = "/* A part of turns.h. Written by gemm/turns.py. */\n" + "\n".join(loops)
-    return {"turns.h": _header_text(sorted(parts)), **parts}
-
-
-def _header_text(parts: Sequence[str]) -> str:
     calls: list[str] = []
     for role in ROLES:
         own = "puts_w" if role.sends_vectors else "!puts_w"
@@ -67,5 +30,9 @@ def _header_text(parts: Sequence[str]) -> str:
             f"                if ({own})",
             f"                    gemm_n_{role.name}(to, ldy, panel, 16, s, ldx, 1, deep);",
         ]
-    loops = [f'#include "{name}"' for name in parts]
-    return _HEAD + "\n".join([*loops, "", _PRODUCT.replace("@", "\n".join(calls))])
+    text = filled(
+        Path(__file__).parent / "turns.h.in",
+        loops="\n".join(f'#include "{name}"' for name in sorted(parts)),
+        calls="\n".join(calls),
+    )
+    return {"turns.h": text, **parts}

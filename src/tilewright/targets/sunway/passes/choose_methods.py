@@ -52,7 +52,7 @@ class ChooseMethods(MethodChoice):
         known: dict[object, list[Priced]] = {}
         options: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
-            anchor = kernel.operations[0] if kernel.operations else None
+            anchor = kernel.anchor
             alone = kernel.on_host or kernel.symbol.data in context.apart
             if alone or not isinstance(anchor, ConvOp):
                 continue

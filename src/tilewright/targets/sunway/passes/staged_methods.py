@@ -14,15 +14,15 @@ from math import prod
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
+from tilewright.graph.dialect import KernelOp, WeightOp
+from tilewright.graph.operation import MAXIMUM_ELEMENTS
 from tilewright.graph.operations import Operation
-from tilewright.graph.operations.base import MAXIMUM_ELEMENTS
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import bytes_of, erase, insert, make
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.methods import TRIAL, Form, Priced, forms_of
-from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
+from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
 from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor
@@ -72,7 +72,7 @@ def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | Non
     A form that cannot take less than ``below`` times the direct method's cycles, or than a form
     that has been planned, by the bounds of its kernels, is not planned; None plans all.
     """
-    anchor = kernel.operations[0]
+    anchor = kernel.anchor
     assert isinstance(anchor, ConvOp)
     forms = list(_staged_forms(kernel, anchor, context.machine))
     if not forms:
@@ -241,7 +241,7 @@ def point_weights(weights: Array, tile: int) -> Array:
     return np.ascontiguousarray(points).reshape(-1, each, 1, 1)
 
 
-def _enclosed(chain: Sequence[GraphOperation], kernel: KernelOp, part: str) -> KernelOp:
+def _enclosed(chain: Sequence[Operation], kernel: KernelOp, part: str) -> KernelOp:
     """A kernel of operations, named after the one that it is a part of."""
     symbol = StringAttr(f"{kernel.symbol.data}_{part}")
     return enclose_with(chain, {**kernel.properties, "symbol": symbol})
@@ -273,17 +273,15 @@ def _staged_forms(kernel: KernelOp, anchor: ConvOp, machine: Machine) -> Iterato
 
 def _weights(kernel: KernelOp) -> WeightOp:
     """The constant weights of a kernel's convolution."""
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    owner = outer[kernel.operations[0].operands[1]].owner  # type: ignore[index]
+    owner = anchor_operands(kernel)[1].owner
     assert isinstance(owner, WeightOp)
     return owner
 
 
 def _described(kernel: KernelOp, machine: Machine) -> Kernel:
     """Planning's kernel with the layouts that it will have."""
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    described = with_layouts(plain_kernel(kernel), machine, serving(candidate(anchor), machine)[0])
+    primitive = serving(candidate(kernel.anchor), machine)[0]
+    described = with_layouts(plain_kernel(kernel), machine, primitive)
     return join_pixels(described, machine)
 
 
