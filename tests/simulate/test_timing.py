@@ -128,12 +128,6 @@ def test_kernels():
     assert timeline.kernel_end.tolist() == [19, 0, 15]
     assert timeline.kernel_bytes.tolist() == [80, 0, 40]
     assert timeline.kernel_cycles.tolist() == [19, 0, 0]
-    assert timeline.kernel_work.tolist() == [[10, 0, 9], [0, 0, 0], [5, 0, 0]]
-
-
-def test_latencies_are_no_work():
-    timeline = simulate(program(*[(LOAD, 80, 100, 0, {})] * 3), machine())
-    assert timeline.kernel_work.tolist() == [[30, 0, 0]]
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,3 @@ def obtained(
     if request is not None and request.unchanged(known=files.values()):
         cache.remember(request.digest, executable, beside(files))
     return placed(executable, directory)
-
-
-__all__ = ["beside", "digests_of", "files_of", "key_of", "obtained"]

@@ -66,6 +66,3 @@ def c_problems(machine: Machine) -> Iterator[Finding]:
         elif name in seen:
             yield where, f"{shown!r} is already the name of {seen[name]}", "another name"
         seen.setdefault(name, where)
-
-
-__all__ = ["c_problems"]

@@ -8,6 +8,8 @@ that could exceed 2**62 raises OverflowError instead.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import add, eq, ge, gt, le, lt, ne, sub
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,11 +79,6 @@ def _is_one(value: Any) -> bool:
     return isinstance(value, int) and value == 1
 
 
-def _floats(a: Exact, b: Exact) -> tuple[Any, Any] | None:
-    """Both as floats when either is one."""
-    return None if a.whole and b.whole else (_float(a), _float(b))
-
-
 def _common(a: Exact, b: Exact) -> tuple[Any, Any, Any, int, int, int]:
     """Both numerators over one denominator, that denominator, and the bounds of all three."""
     if _is_one(a.denominator) and _is_one(b.denominator):
@@ -101,25 +98,26 @@ def _common(a: Exact, b: Exact) -> tuple[Any, Any, Any, int, int, int]:
     )
 
 
-def _add(a: Exact, b: Exact) -> Exact:
-    if floats := _floats(a, b):
-        return Exact(floats[0] + floats[1], whole=False)
-    x, y, below, most_x, most_y, most_below = _common(a, b)
-    _check(most_x + most_y, most_below)
-    return Exact(x + y, below, most_x + most_y, most_below)
+def _aligned(
+    combine: Callable[[Any, Any], Any], bound: Callable[[int, int], int]
+) -> Callable[[Exact, Exact], Exact]:
+    """A function of two values that is one of their numerators over one denominator; ``bound`` is
+    that of the result."""
 
+    def apply(a: Exact, b: Exact) -> Exact:
+        if not (a.whole and b.whole):
+            return Exact(_scalar(combine(_float(a), _float(b))), whole=False)
+        x, y, below, most_x, most_y, most_below = _common(a, b)
+        most = bound(most_x, most_y)
+        _check(most, most_below)
+        return Exact(_scalar(combine(x, y)), below, most, most_below)
 
-def _subtract(a: Exact, b: Exact) -> Exact:
-    if floats := _floats(a, b):
-        return Exact(floats[0] - floats[1], whole=False)
-    x, y, below, most_x, most_y, most_below = _common(a, b)
-    _check(most_x + most_y, most_below)
-    return Exact(x - y, below, most_x + most_y, most_below)
+    return apply
 
 
 def _multiply(a: Exact, b: Exact) -> Exact:
-    if floats := _floats(a, b):
-        return Exact(floats[0] * floats[1], whole=False)
+    if not (a.whole and b.whole):
+        return Exact(_float(a) * _float(b), whole=False)
     most, most_below = a.most * b.most, a.most_below * b.most_below
     _check(most, most_below)
     units = _is_one(a.denominator), _is_one(b.denominator)
@@ -132,47 +130,36 @@ def _multiply(a: Exact, b: Exact) -> Exact:
 def _divide(a: Exact, b: Exact) -> Exact:
     if np.any(b.numerator == 0):
         raise ZeroDivisionError("division by zero")
-    if floats := _floats(a, b):
-        return Exact(floats[0] / floats[1], whole=False)
-    turned = Exact(b.denominator, b.numerator, b.most_below, b.most)
-    if np.any(b.numerator < 0):
-        sign = np.sign(b.numerator) if isinstance(b.numerator, np.ndarray) else -1
-        turned = Exact(b.denominator * sign, b.numerator * sign, b.most_below, b.most)
+    if not (a.whole and b.whole):
+        return Exact(_float(a) / _float(b), whole=False)
+    sign = np.sign(b.numerator) if np.any(b.numerator < 0) else 1
+    sign = sign if isinstance(b.numerator, np.ndarray) else int(sign)
+    turned = Exact(b.denominator * sign, b.numerator * sign, b.most_below, b.most)
     return _multiply(a, turned)
 
 
 def _floor(a: Exact) -> Exact:
     if not a.whole:
         return Exact(_scalar(np.floor(a.numerator)), whole=False)
-    if _is_one(a.denominator):
-        return a
-    return Exact(a.numerator // a.denominator, 1, a.most)
+    return a if _is_one(a.denominator) else Exact(a.numerator // a.denominator, 1, a.most)
 
 
 def _ceil(a: Exact) -> Exact:
-    if not a.whole:
-        return Exact(_scalar(np.ceil(a.numerator)), whole=False)
-    if _is_one(a.denominator):
-        return a
-    _check(a.most + a.most_below)
-    return Exact((a.numerator + (a.denominator - 1)) // a.denominator, 1, a.most)
+    floor = _floor(a._replace(numerator=-a.numerator))
+    return floor._replace(numerator=-floor.numerator)
 
 
 def _absolute(a: Exact) -> Exact:
-    return Exact(abs(a.numerator), a.denominator, a.most, a.most_below, a.whole)
-
-
-def _floor_divide(a: Exact, b: Exact) -> Exact:
-    return _floor(_divide(a, b))
+    return a._replace(numerator=abs(a.numerator))
 
 
 def _remainder(a: Exact, b: Exact) -> Exact:
-    return _subtract(a, _multiply(b, _floor_divide(a, b)))
+    return _subtract(a, _multiply(b, _floor(_divide(a, b))))
 
 
 def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Exact, Exact], Exact]:
     def apply(a: Exact, b: Exact) -> Exact:
-        x, y = _floats(a, b) or _common(a, b)[:2]
+        x, y = _common(a, b)[:2] if a.whole and b.whole else (_float(a), _float(b))
         truth = compare(x, y)
         return Exact(truth.astype(np.int64) if isinstance(truth, np.ndarray) else int(truth), 1, 1)
 
@@ -180,16 +167,10 @@ def _comparison(compare: Callable[[Any, Any], Any]) -> Callable[[Exact, Exact], 
 
 
 def _selection(choose: Callable[[Any, Any], Any]) -> Callable[..., Exact]:
-    def pair(a: Exact, b: Exact) -> Exact:
-        if floats := _floats(a, b):
-            return Exact(_scalar(choose(*floats)), whole=False)
-        x, y, below, most_x, most_y, most_below = _common(a, b)
-        return Exact(_scalar(choose(x, y)), below, max(most_x, most_y), most_below)
+    pair = _aligned(choose, max)
 
     def apply(first: Exact, *others: Exact) -> Exact:
-        for other in others:
-            first = pair(first, other)
-        return first
+        return reduce(pair, others, first)
 
     return apply
 
@@ -200,27 +181,31 @@ def _where(condition: Exact, a: Exact, b: Exact) -> Exact:
     def choose(x: Any, y: Any) -> Any:
         return np.where(truth, x, y)
 
-    return _selection(choose)(a, b)
+    return _aligned(choose, max)(a, b)
 
 
 def _scalar(value: Any) -> Any:
     """A NumPy scalar or array of no dims as a Python number; columns as they are."""
-    return value if isinstance(value, np.ndarray) and value.ndim else value.item()
+    known = type(value) in (int, float) or (isinstance(value, np.ndarray) and value.ndim)
+    return value if known else value.item()
+
+
+_subtract = _aligned(sub, add)
 
 
 OPERATORS: dict[str, Callable[[Exact, Exact], Exact]] = {
-    "+": _add,
+    "+": _aligned(add, add),
     "-": _subtract,
     "*": _multiply,
     "/": _divide,
-    "//": _floor_divide,
+    "//": lambda a, b: _floor(_divide(a, b)),
     "%": _remainder,
-    "<": _comparison(lambda x, y: x < y),
-    "<=": _comparison(lambda x, y: x <= y),
-    ">": _comparison(lambda x, y: x > y),
-    ">=": _comparison(lambda x, y: x >= y),
-    "==": _comparison(lambda x, y: x == y),
-    "!=": _comparison(lambda x, y: x != y),
+    "<": _comparison(lt),
+    "<=": _comparison(le),
+    ">": _comparison(gt),
+    ">=": _comparison(ge),
+    "==": _comparison(eq),
+    "!=": _comparison(ne),
 }
 """Binary operators by sign."""
 

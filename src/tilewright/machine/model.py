@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.machine.c_functions import CFunction, CInterface
-from tilewright.machine.checks import MAX_ENGINES, check
+from tilewright.machine.checks import check
 from tilewright.machine.matrix_layouts import matrix_layout
 from tilewright.machine.records import (
     MachineRecord,
@@ -25,7 +25,6 @@ from tilewright.machine.records import (
     OwnPrimitive,
     PrimitiveRecord,
 )
-from tilewright.machine.rounding import Rounding
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.numerics.element_types import (
     ELEMENTS,
@@ -476,17 +475,3 @@ def _named(parts: tuple[_Named, ...], name: str) -> _Named:
         if part.name == name:
             return part
     raise KeyError(name)
-
-
-__all__ = [
-    "MAX_ENGINES",
-    "Engine",
-    "Fusion",
-    "Machine",
-    "Memory",
-    "Move",
-    "Primitive",
-    "Rounding",
-    "Storage",
-    "Synchronisation",
-]

@@ -81,13 +81,3 @@ def number_problems(machine: Machine) -> Iterator[Finding]:
             )
         elif not (own.is_plain or own.kind == "integer"):
             yield where, f"is {own.name}; beside floats go integers with scales", "int8"
-
-
-__all__ = [
-    "MULTIPLIED",
-    "integers_of",
-    "is_mixed",
-    "multiplied_integers",
-    "number_problems",
-    "seen_by",
-]

@@ -5,15 +5,14 @@ their offsets and the peak.
 
 - heuristics.py: six greedy orders with first fit and best fit, then a local search;
 - exact.py: branch and bound for the least peak, with a bounded number of nodes; its compiled search
-  is in search.py, the rules of what comes next in rules.py and choices.py;
+  is in search.py;
 - alignment.py: rounding of sizes and addresses.
 """
 
 from tilewright.memory.alignment import ALIGNMENT, align_up, ceil_div, shared
-from tilewright.memory.exact import NODES, allocate_exactly, improve
+from tilewright.memory.exact import NODES, RULES, allocate_exactly, improve
 from tilewright.memory.heuristics import allocate, heuristic_peaks, place
 from tilewright.memory.problem import Allocation, Buffer, Problem, lowest_gap
-from tilewright.memory.rules import RULES
 
 __all__ = [
     "ALIGNMENT",

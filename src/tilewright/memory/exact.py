@@ -3,7 +3,7 @@
 A search (search.py) says whether buffers fit under a capacity, or gives up. The first capacity
 tried is the most that is live at one step, or that of the memory if it has one; between the least
 one that is left and the best peak found the next is the middle one. Each is tried in two ways in
-turn (choices.py) and in many orders of placing the buffers, at first with few nodes each and then
+turn (search.py) and in many orders of placing the buffers, at first with few nodes each and then
 with more: where one order is led astray another goes straight. Problems of accelerators' on-chip
 memories are full to the last byte and of this kind (Moffitt, MiniMalloc, ASPLOS 2023).
 """
@@ -21,7 +21,14 @@ from numpy.typing import NDArray
 from tilewright.memory.alignment import ceil_div
 from tilewright.memory.heuristics import allocate
 from tilewright.memory.problem import Allocation, Problem
-from tilewright.memory.rules import RULES, UPWARDS
+
+FEWEST, SHORTEST, LOWEST, FULLEST, UPWARDS = RULES = range(5)
+"""Rules by which the search chooses what comes next (search.py).
+
+All but UPWARDS fill valleys, and name the valley that is filled next: with the fewest choices, over
+the fewest sections, with the lowest floor, with the fewest bytes to lose. UPWARDS places the lowest
+buffer next.
+"""
 
 NODES = 200_000
 """Placements that are tried by default: a few seconds."""
@@ -29,7 +36,7 @@ NODES = 200_000
 SHARE = 8_000
 """Nodes of each of the two ways in the first round; each later round has twice as many."""
 
-SHORTEST = 2_000
+ATTEMPT = 2_000
 """Nodes of each of the first attempts at valleys; each later series has twice as many."""
 
 SERIES = 256
@@ -87,7 +94,7 @@ def allocate_exactly(problem: Problem, *, nodes: int = NODES) -> Allocation:
 def improve(
     problem: Problem, best: Allocation, nodes: int = NODES, rules: Sequence[int] = RULES
 ) -> Allocation:
-    """The search of ``allocate_exactly`` from a given allocation, by some rules (rules.py)."""
+    """The search of ``allocate_exactly`` from a given allocation, by some of ``RULES``."""
     fixed = any(buffer.address is not None for buffer in problem.buffers)
     if best.optimal or fixed or (problem.capacity and best.peak <= problem.capacity):
         return best
@@ -188,7 +195,7 @@ def _peak(part: _Part, offsets: Sequence[int]) -> int:
 
 
 class _Attempt(NamedTuple):
-    """A search: a rule (rules.py), keys for it, an order of the buffers, a limit of nodes."""
+    """A search: a rule, keys for it, an order of the buffers, a limit of nodes."""
 
     rule: int
     order: _Ints
@@ -209,7 +216,7 @@ def _attempts(part: _Part, rules: Sequence[int]) -> Iterator[_Attempt]:
         left = share if in_valleys else 0
         while left > 0:
             rule, order = next(valleys)
-            nodes = SHORTEST << min(tried // SERIES, 40)
+            nodes = ATTEMPT << min(tried // SERIES, 40)
             yield _Attempt(rule, order, keys[0], nodes)
             left -= nodes
             tried += 1
@@ -270,6 +277,3 @@ def _fit(part: _Part, capacity: int, budget: _Budget, rules: Sequence[int]) -> l
         if used >= allowed:
             raise _OutOfBudget
     raise AssertionError  # there is always a next attempt
-
-
-__all__ = ["NODES", "allocate_exactly", "improve"]

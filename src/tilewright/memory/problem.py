@@ -132,6 +132,3 @@ def tightest_gap(taken: list[tuple[int, int]], size: int) -> int:
     gaps = [(begin - end, end) for end, (begin, _) in zip(ends, sorted(taken), strict=False)]
     fitting = [gap for gap in gaps if gap[0] >= size]
     return min(fitting)[1] if fitting else ends[-1]
-
-
-__all__ = ["Allocation", "Buffer", "Problem", "lowest_gap", "tightest_gap"]

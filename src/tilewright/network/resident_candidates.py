@@ -323,6 +323,3 @@ def computes(kernel: Kernel, schedule: Schedule) -> Iterator[tuple[Kernel, Sched
     yield kernel, schedule
     for producer, inner in zip(kernel.producers, schedule.producers, strict=True):
         yield from computes(producer, inner)
-
-
-__all__ = ["CONSTANTS", "Candidate", "Candidates", "computes"]

@@ -35,20 +35,15 @@ def wrap32(values: Array) -> NDArray[np.int32]:
 
 def quantise(x: Array, fraction: int, dtype: Any = np.int16) -> Array:
     """Floats to integers: rint(x * 2**fraction), half to even, saturated; NaN gives 0."""
-    limits = np.iinfo(dtype)
-    return np.clip(_scaled(x, fraction), limits.min, limits.max).astype(dtype)
+    wide, limits = x.astype(np.float64), np.iinfo(dtype)
+    with np.errstate(over="ignore"):
+        scaled = np.where(np.isnan(wide), 0.0, np.rint(wide * 2.0**fraction))
+    return np.clip(scaled, limits.min, limits.max).astype(dtype)
 
 
 def quantise32(x: Array, fraction: int) -> NDArray[np.int32]:
     """Floats to 32-bit integers (biases), as ``quantise``."""
-    return np.clip(_scaled(x, fraction), -(2.0**31), 2.0**31 - 1).astype(np.int32)
-
-
-def _scaled(x: Array, fraction: int) -> NDArray[np.float64]:
-    wide = x.astype(np.float64)
-    with np.errstate(over="ignore"):
-        scaled = np.rint(wide * 2.0**fraction)
-    return np.where(np.isnan(wide), 0.0, scaled)
+    return quantise(x, fraction, np.int32)
 
 
 def dequantise(x: Array, fraction: int) -> NDArray[np.float32]:

@@ -218,10 +218,6 @@ def _leaky_relu_fixed(arrays: Sequence[Array], _: Sequence[int], values: Attribu
     return _sloped(arrays[0], slope, fraction)
 
 
-def _prelu_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attributes) -> Array:
-    return _sloped(arrays[0], arrays[1].astype(np.int64), fractions[1])
-
-
 def _aligned(
     arrays: Sequence[Array], fractions: Sequence[int], values: Attributes
 ) -> tuple[Array, Array]:
@@ -238,32 +234,20 @@ def _aligned(
     return x, y
 
 
-def _add_fixed(arrays: Sequence[Array], fractions: Sequence[int], values: Attributes) -> Array:
-    x, y = _aligned(arrays, fractions, values)
-    return fixed_point.wrap32(x + y)
-
-
-def _sub_fixed(arrays: Sequence[Array], fractions: Sequence[int], values: Attributes) -> Array:
-    x, y = _aligned(arrays, fractions, values)
-    return fixed_point.wrap32(x - y)
-
-
-def _mul_fixed(arrays: Sequence[Array], _: Sequence[int], __: Attributes) -> Array:
-    return fixed_point.wrap32(arrays[0].astype(np.int64) * arrays[1].astype(np.int64))
-
-
 FIXED: Mapping[str, Callable[[Sequence[Array], Sequence[int], Attributes], Array]] = {
     "relu": lambda arrays, _, __: np.maximum(arrays[0], 0),
     "clip": _clip_fixed,
     "leaky_relu": _leaky_relu_fixed,
-    "prelu": _prelu_fixed,
+    "prelu": lambda arrays, fractions, _: _sloped(
+        arrays[0], arrays[1].astype(np.int64), fractions[1]
+    ),
     "neg": lambda arrays, _, __: fixed_point.saturate(-arrays[0].astype(np.int64), arrays[0].dtype),
     "abs": lambda arrays, _, __: fixed_point.saturate(
         np.abs(arrays[0].astype(np.int64)), arrays[0].dtype
     ),
-    "add": _add_fixed,
-    "sub": _sub_fixed,
-    "mul": _mul_fixed,
+    "add": lambda x, at, values: fixed_point.wrap32(np.add(*_aligned(x, at, values))),
+    "sub": lambda x, at, values: fixed_point.wrap32(np.subtract(*_aligned(x, at, values))),
+    "mul": lambda arrays, _, __: fixed_point.wrap32(np.multiply(*arrays, dtype=np.int64)),
     "max": lambda arrays, _, __: np.maximum(arrays[0], arrays[1]),
     "min": lambda arrays, _, __: np.minimum(arrays[0], arrays[1]),
 }

@@ -51,12 +51,6 @@ def rounded_shift(values: Array, shift: int) -> NDArray[np.int64]:
     return fixed.shifted(np.asarray(values, np.int64), min(shift, _ENOUGH))
 
 
-def rounded_quotient(values: Array, divisor: int, shift: int = 0) -> NDArray[np.int64]:
-    """floor(values / (divisor * 2**shift) + 1/2) for a positive divisor."""
-    scaled = np.asarray(values, np.int64) << max(-shift, 0)
-    return fixed.rounded_divide(scaled, divisor << max(shift, 0))
-
-
 def requantise(
     total: Array, bias: Array | int, shift_bias: int, shift_cut: int, activation: Activation
 ) -> NDArray[np.int8]:
@@ -128,7 +122,8 @@ def average(total: Array, kernel: tuple[int, int], shift: int) -> NDArray[np.int
     """
     height, width = kernel
     if width in (1, 2, 4, 8):
-        return saturate8(rounded_quotient(total, width * height, -shift))
+        total = np.asarray(total, np.int64) << max(shift, 0)
+        return saturate8(fixed.rounded_divide(total, width * height << max(-shift, 0)))
     factor, bits = AVERAGE_FACTORS[width]
     return saturate8(rounded_shift(np.asarray(total, np.int64) * factor, bits - shift))
 

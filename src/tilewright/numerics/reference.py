@@ -55,19 +55,14 @@ def conv2d(
         result = _depthwise(source, w[:, 0].astype(kind), strides, dilations, (oh, ow))
         return _from_working(result, x)
     filters = w.astype(kind, copy=False).reshape(group, co // group, ci * kh * kw)
-    if group == 1:
-        filters = filters[0]
     if kh == kw == sh == sw == 1:
-        lead = (n, ci) if group == 1 else (n, group, ci)
-        result = filters @ source.reshape(*lead, oh * ow)
+        result = filters @ source.reshape(n, group, ci, oh * ow)
         return _from_working(result.reshape(n, co, oh, ow), x)
 
     item = source.itemsize
     plane, row = source.shape[2] * source.shape[3] * item, source.shape[3] * item
     block = max(1, min(oh, BLOCK_BYTES // max(1, group * ci * kh * kw * ow * item)))
     images = max(1, min(n, BLOCK_BYTES // max(1, group * ci * kh * kw * oh * ow * item)))
-    lead = () if group == 1 else (group,)
-    lead_strides = () if group == 1 else (ci * plane,)
     whole = block == oh and images == n
     result = np.empty((0,) if whole else (n, co, oh, ow), kind)
     for first in range(0, n, images):
@@ -75,21 +70,13 @@ def conv2d(
         for start in range(0, oh, block):
             rows = min(block, oh - start)
             windows = np.ndarray(
-                (count, *lead, ci, kh, kw, rows, ow),
+                (count, group, ci, kh, kw, rows, ow),
                 kind,
                 source,
                 first * group * ci * plane + start * sh * row,
-                (
-                    group * ci * plane,
-                    *lead_strides,
-                    plane,
-                    dh * row,
-                    dw * item,
-                    sh * row,
-                    sw * item,
-                ),
+                (group * ci * plane, ci * plane, plane, dh * row, dw * item, sh * row, sw * item),
             )
-            columns = windows.reshape(count, *lead, ci * kh * kw, rows * ow)
+            columns = windows.reshape(count, group, ci * kh * kw, rows * ow)
             part = (filters @ columns).reshape(count, co, rows, ow)
             if whole:
                 result = part

@@ -135,19 +135,28 @@ def transform_inputs(x: Array, pads: Sequence[int], tile: int, taps: int = 3) ->
     In float64, one rounding. ``pads`` are top, left, bottom, right of the convolution.
     """
     m = TRANSFORMS[tile, taps]
-    n, c, h, w = x.shape
-    top, left, bottom, right = pads
-    rows, columns = (
-        ceil_div(extent - taps + 1, tile) for extent in (h + top + bottom, w + left + right)
-    )
-    after = ((rows - 1) * tile + m.inner - h - top, (columns - 1) * tile + m.inner - w - left)
-    room = ((0, 0), (0, 0), (top, max(after[0], 0)), (left, max(after[1], 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, room), (m.inner, m.inner), (2, 3))
+    n, c = x.shape[:2]
+    windows, (rows, columns), _ = _windows(x, pads, m)
     result = np.empty((m.inner, m.inner, c, n, rows, columns), np.float32)
     for image in range(n):
         d = windows[image, :, : rows * tile : tile, : columns * tile : tile].astype(np.float64)
         result[:, :, :, image] = (m.inputs @ d @ m.inputs.T).transpose(3, 4, 0, 1, 2)
     return result.reshape(m.inner**2, c, n, rows, columns)
+
+
+def _windows(
+    x: Array, pads: Sequence[int], m: Transforms
+) -> tuple[Array, tuple[int, int], tuple[int, int]]:
+    """All windows of inputs [n, c, y, x, inner, inner], those of tiles ``tile`` apart; the rows and
+    columns of tiles, and those of the result."""
+    top, left, bottom, right = pads
+    height, width = x.shape[2] + top + bottom, x.shape[3] + left + right
+    oh, ow = height - m.taps + 1, width - m.taps + 1
+    rows, columns = ceil_div(oh, m.tile), ceil_div(ow, m.tile)
+    below, beyond = (rows * m.tile - oh + bottom, columns * m.tile - ow + right)
+    room = ((0, 0), (0, 0), (top, max(below, 0)), (left, max(beyond, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, room), (m.inner, m.inner), (2, 3))
+    return windows, (rows, columns), (oh, ow)
 
 
 def transform_outputs(products: Array, extents: Sequence[int], tile: int, taps: int = 3) -> Array:
@@ -193,16 +202,9 @@ def conv2d(
 
 def _conv2d(x: Array, planes: Array, pads: Sequence[int], matrices: Transforms) -> Array:
     """Without groups; ``planes`` are weights as [inner, inner, co, c]."""
-    n, _, h, w = x.shape
-    tile, inner, halo = matrices.tile, matrices.inner, matrices.taps - 1
-    top, left, bottom, right = pads
-    oh, ow = h + top + bottom - halo, w + left + right - halo
-    rows, columns = ceil_div(oh, tile), ceil_div(ow, tile)
-    channels = planes.shape[2]
-    after = (rows * tile + halo - h - top, columns * tile + halo - w - left)
-    source = np.pad(x, ((0, 0), (0, 0), (top, max(after[0], 0)), (left, max(after[1], 0))))
+    n, tile, channels = len(x), matrices.tile, planes.shape[2]
+    windows, (rows, columns), (oh, ow) = _windows(x, pads, matrices)
     result = np.empty((n, channels, rows * tile, columns * tile), np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(source, (inner, inner), (2, 3))
     for image in range(n):
         for row in range(rows):
             # [c, columns, inner, inner] of one row of tiles.

@@ -102,18 +102,3 @@ def in_turns(primitive: Primitive) -> bool:
 def lies_by_tile(storage: Storage) -> bool:
     """Return True if an operand's constants are stored in main memory tile by tile."""
     return isinstance(storage.own, StoresTiles) and storage.own.lies_by_tile()
-
-
-__all__ = [
-    "CachedMemory",
-    "DividesUnlike",
-    "FormsKernels",
-    "SharedCache",
-    "StartsCores",
-    "StoresTiles",
-    "in_turns",
-    "lies_by_tile",
-    "on_one_core",
-    "shared_cache",
-    "start_cycles",
-]

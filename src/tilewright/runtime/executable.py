@@ -473,9 +473,6 @@ def placed(executable: Executable, directory: str | Path | None) -> Executable:
     return opened(place) if place.is_file() else Executable(place, manifest=executable.manifest)
 
 
-__all__ = ["Executable", "Progress", "opened", "placed", "quiet", "replacing"]
-
-
 def _agree(info: TensorInfo, tensor: Tensor) -> bool:
     """True if a program's tensor has the manifest's type and shape; free dims have any size."""
     return (

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.machine.model import MAX_ENGINES, Move
+from tilewright.machine.checks import MAX_ENGINES
+from tilewright.machine.model import Move
 
 TIMED = np.dtype(
     [
@@ -96,15 +97,3 @@ def transfer_bytes(move: Move, run: Any, count: Any = 1, *, address: Any = 0) ->
 
 def _rounded(run: NDArray[np.int64], address: NDArray[np.int64], step: int) -> NDArray[np.int64]:
     return (address % step + run + step - 1) // step * step
-
-
-__all__ = [
-    "ACCESS",
-    "MAX_ENGINES",
-    "TIMED",
-    "AccessArray",
-    "TimedArray",
-    "access_table",
-    "timed_table",
-    "transfer_bytes",
-]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine.model import Machine
 from tilewright.simulate.commands import AccessArray, TimedArray
+from tilewright.simulate.timing import columns_of, name_of, refuse_beyond
 
 MAX_RUNS = 1 << 22
 """Contiguous runs that one access may have."""
@@ -79,7 +80,6 @@ def find_races(
     """
     from tilewright.simulate.event_loop import engine_order
     from tilewright.simulate.race_loop import clocks, search  # compile on first use
-    from tilewright.simulate.timing import columns_of
 
     timed = columns_of(commands, machine, label)
     accesses = accesses[np.argsort(accesses["command"], kind="stable")]
@@ -167,15 +167,7 @@ def _check_accesses(
         "count": (1, 1 << 31),
         "stride": (0, 1 << 48),
     }
-    for name, (least, beyond) in bounds.items():
-        bad = (field[name] < least) | (field[name] >= beyond)
-        if bad.any():
-            where = int(np.argmax(bad.reshape(len(bad), -1).any(1)))
-            raise refuse(
-                "program-invalid",
-                f"{name} is {field[name][where]}, out of range",
-                f"access {where}",
-            )
+    refuse_beyond(field, bounds, "access")
     if not commands:
         return
     reach = field["address"] + field["run"]
@@ -189,7 +181,7 @@ def _check_accesses(
         raise refuse(
             "program-bounds",
             f"touches {memory.name} up to byte {int(reach[where])}, but it has {memory.bytes}",
-            f"command {command}" + (f" ({label(command)})" if label else ""),
+            name_of(command, label),
         )
 
 
@@ -255,5 +247,5 @@ def _stuck(
     done: set[int], commands: TimedArray, label: Callable[[int], str] | None
 ) -> TilewrightError:
     command = next(c for c in range(len(commands)) if c not in done)
-    name = f"command {command}" + (f" ({label(command)})" if label else "")
-    return refuse("program-deadlock", f"{name} waits for ever: it waits, in a cycle, for itself")
+    reason = f"{name_of(command, label)} waits for ever: it waits, in a cycle, for itself"
+    return refuse("program-deadlock", reason)

@@ -15,7 +15,7 @@ Time is in cycles and may be fractional, since shares are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -50,8 +50,6 @@ class Timeline:
     """Per kernel: the last end of its commands."""
     kernel_bytes: NDArray[np.int64]
     """Per kernel: bytes through main memory."""
-    kernel_work: NDArray[np.float64]
-    """Per kernel and engine: cycles in which its bytes flowed or its computes ran; no latencies."""
 
     @property
     def kernel_cycles(self) -> NDArray[np.float64]:
@@ -68,16 +66,14 @@ def simulate(
     ``label`` names a command in errors. Raises TilewrightError for records that the machine cannot
     have (``program-invalid``) and for a program that gets stuck (``program-deadlock``).
     """
-    # These compile on first use.
-    from tilewright.simulate.event_loop import engine_order, run
-    from tilewright.simulate.record_loop import summary
+    from tilewright.simulate.event_loop import engine_order, run  # compile on first use
 
     field = columns_of(commands, machine, label)
-    engine, move = field["engine"], field["move"]
+    engine, kernel = field["engine"], field["kernel"]
     first, order = engine_order(engine, len(machine.engines))
     start, data, end, issued, started = run(
         engine,
-        move,
+        field["move"],
         field["bytes"],
         field["cycles"],
         field["latency"],
@@ -88,32 +84,30 @@ def simulate(
         first,
         order,
     )
-    last = float(end.max(initial=0.0))
     if end.min(initial=0.0) < 0:
         raise _stuck(field["waits"], machine, label, first, order, issued, started, end)
-    busy, kernel_start, kernel_end, kernel_bytes, kernel_work = summary(
-        engine,
-        move,
-        field["kernel"],
-        field["bytes"],
-        start,
-        data,
-        end,
-        len(machine.engines),
-        _touches_main(machine),
-    )
+    kernels = int(kernel.max(initial=-1)) + 1
+    kernel_start, kernel_end = np.full(kernels, np.inf), np.zeros(kernels)
+    np.minimum.at(kernel_start, kernel, start)
+    np.maximum.at(kernel_end, kernel, end)
+    kernel_bytes = np.zeros(kernels, np.int64)
+    np.add.at(kernel_bytes, kernel, field["bytes"] * _touches_main(machine)[field["move"]])
     return Timeline(
         start,
         data,
         end,
-        ceil(round(last, 6)),
-        busy,
+        ceil(round(float(end.max(initial=0.0)), 6)),
+        np.array([_busy(start[mine], end[mine]) for mine in np.split(order, first[1:-1])]),
         int(kernel_bytes.sum()),
-        kernel_start,
+        np.where(np.isinf(kernel_start), 0.0, kernel_start),
         kernel_end,
         kernel_bytes,
-        kernel_work,
     )
+
+
+def _busy(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
+    """Cycles in which any of an engine's commands runs: they end in order."""
+    return float(np.sum(end - np.maximum(start, np.append(0.0, end)[:-1])))
 
 
 def _moves(machine: Machine) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -149,8 +143,6 @@ def columns_of(
 
     Refuses records out of range, and waits for more commands than an engine has.
     """
-    from tilewright.simulate.record_loop import possible
-
     bounds = {
         "engine": (0, len(machine.engines)),
         "move": (-1, len(machine.moves)),
@@ -162,33 +154,31 @@ def columns_of(
     field: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(commands[name]) for name in (*bounds, "waits")
     }
-    if possible(
-        field["engine"],
-        field["move"],
-        field["kernel"],
-        field["bytes"],
-        field["cycles"],
-        field["latency"],
-        field["waits"],
-        np.array(list(bounds.values()), np.int64),
-    ):
-        return field
-    for name, (low, high) in bounds.items():
-        bad = (field[name] < low) | (field[name] >= high)
-        if bad.any():
-            where = int(np.argmax(bad))
-            raise refuse(
-                "program-invalid",
-                f"{name} is {field[name][where]}, out of range",
-                f"command {where}",
-            )
-    command = int(np.argmax((field["waits"] < 0).any(1)))
-    if field["waits"][command].min() < 0:
+    refuse_beyond(field, bounds, "command")
+    if field["waits"].min(initial=0) < 0:
+        command = int(np.argmax((field["waits"] < 0).any(1)))
         raise refuse("program-invalid", "a wait is negative", f"command {command}")
-    raise _unmet(field["waits"], np.bincount(field["engine"]), machine, label)
+    counts = np.bincount(field["engine"], minlength=MAX_ENGINES)
+    if (field["waits"].max(axis=0, initial=0) > counts).any():
+        raise _unmet(field["waits"], counts, machine, label)
+    return field
 
 
-def _name(command: int, label: Callable[[int], str] | None) -> str:
+def refuse_beyond(
+    field: Mapping[str, NDArray[Any]], bounds: Mapping[str, tuple[int, int]], what: str
+) -> None:
+    """Refuse (``program-invalid``) records with a field below its first bound, or from its second
+    one on."""
+    for name, (least, beyond) in bounds.items():
+        bad = (field[name] < least) | (field[name] >= beyond)
+        if bad.any():
+            where = int(np.argmax(bad.reshape(len(bad), -1).any(1)))
+            reason = f"{name} is {field[name][where]}, out of range"
+            raise refuse("program-invalid", reason, f"{what} {where}")
+
+
+def name_of(command: int, label: Callable[[int], str] | None) -> str:
+    """A command in messages."""
     return f"command {command} ({label(command)})" if label else f"command {command}"
 
 
@@ -199,15 +189,13 @@ def _unmet(
     label: Callable[[int], str] | None,
 ) -> TilewrightError:
     """Name the first command that waits for more commands than an engine has."""
-    has = np.zeros(MAX_ENGINES, np.int64)
-    has[: counts.size] = counts
-    command, engine = (int(indices[0]) for indices in np.nonzero(waits > has))
+    command, engine = (int(indices[0]) for indices in np.nonzero(waits > counts))
     names = [part.name for part in machine.engines]
     name = names[engine] if engine < len(names) else f"engine {engine}"
     return refuse(
         "program-deadlock",
-        f"{_name(command, label)} waits for {waits[command, engine]} commands of {name}, "
-        f"which has {has[engine]}",
+        f"{name_of(command, label)} waits for {waits[command, engine]} commands of {name}, "
+        f"which has {counts[engine]}",
     )
 
 
@@ -238,5 +226,5 @@ def _stuck(
             why = f"which waits in {machine.engines[e].name}"
         else:
             why = "which is never issued, since a queue before it stays full"
-        reason = f"{_name(command, label)} waits for {_name(awaited, label)}, {why}"
+        reason = f"{name_of(command, label)} waits for {name_of(awaited, label)}, {why}"
     return refuse("program-deadlock", reason, help="remove the wait, or reorder the commands")

@@ -301,6 +301,3 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
             self._bar(item, "an id would be signalled again before its wait")
             return
         self.items.append(Placed(reverse))
-
-
-__all__ = ["Assignment", "Finding", "Handover", "Placed", "merged"]

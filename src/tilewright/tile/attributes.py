@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from tilewright.ir import (
     Attribute,
@@ -44,7 +43,24 @@ class WindowAttr(Data[tuple[Affine, ...]]):
     @classmethod
     def parse_axis(cls, parser: AttrParser) -> Affine:
         """Read ``oh*2 + kh - 3``."""
-        return _parse_affine(parser)
+        terms: list[tuple[str, int]] = []
+        offset = 0
+        sign = -1 if parser.parse_optional_punctuation("-") else 1
+        while True:
+            number = parser.parse_optional_integer(allow_boolean=False, allow_negative=False)
+            if number is None:
+                name = parser.parse_identifier("a dim or a number is expected here")
+                times = parser.parse_optional_punctuation("*")
+                factor = parser.parse_integer(allow_boolean=False) if times else 1
+                terms.append((name, sign * factor))
+            else:
+                offset += sign * number
+            if parser.parse_optional_punctuation("+"):
+                sign = 1
+            elif parser.parse_optional_punctuation("-"):
+                sign = -1
+            else:
+                return Affine(tuple(terms), offset)
 
     def print_parameter(self, printer: Printer) -> None:
         """Print what ``parse_parameter`` reads."""
@@ -64,33 +80,6 @@ class WindowAttr(Data[tuple[Affine, ...]]):
         return tuple(axis.interval(dims) for axis in self.data)
 
 
-def _parse_affine(parser: AttrParser) -> Affine:
-    """Read one expression, such as ``oh*2 + kh - 3``."""
-    terms: list[tuple[str, int]] = []
-    offset = 0
-    sign = -1 if parser.parse_optional_punctuation("-") else 1
-    while True:
-        number = parser.parse_optional_integer(allow_boolean=False, allow_negative=False)
-        if number is None:
-            name = parser.parse_identifier("a dim or a number is expected here")
-            factor = 1
-            if parser.parse_optional_punctuation("*"):
-                factor = _signed_integer(parser)
-            terms.append((name, sign * factor))
-        else:
-            offset += sign * number
-        if parser.parse_optional_punctuation("+"):
-            sign = 1
-        elif parser.parse_optional_punctuation("-"):
-            sign = -1
-        else:
-            return Affine(tuple(terms), offset)
-
-
-def _signed_integer(parser: AttrParser) -> int:
-    return parser.parse_integer(allow_boolean=False)
-
-
 @irdl_attr_definition
 class BufferType(ParametrizedAttribute, TypeAttribute):
     """A buffer in ``memory`` that holds a box of a tensor of type ``of``."""
@@ -106,4 +95,3 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
 
 
 Axes = tuple[Affine, ...]
-AnyTensor = TensorType[Any]

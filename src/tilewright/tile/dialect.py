@@ -117,7 +117,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from tilewright.ir import Attribute, Block, Builtin, Context, Dialect, Operation, SSAValue
+from tilewright.ir import Block, Builtin, Context, Dialect, Operation, SSAValue
 from tilewright.ir.types import TYPES
 from tilewright.planning.domain import Affine, substitute
 from tilewright.tile.attributes import BufferType, WindowAttr
@@ -133,7 +133,6 @@ from tilewright.tile.operations import (
     SignalOp,
     StageOp,
     TensorOp,
-    TileOperation,
     WaitOp,
 )
 
@@ -185,12 +184,7 @@ def program_of(op: Operation | None) -> ProgramOp | None:
 
 def enclosing_loops(op: Operation | None) -> list[LoopOp]:
     """The loops around an operation, outermost first."""
-    loops: list[LoopOp] = []
-    while op is not None:
-        op = op.parent_op()
-        if isinstance(op, LoopOp):
-            loops.append(op)
-    return loops[::-1]
+    return [scope for scope in enclosing_scopes(op) if isinstance(scope, LoopOp)]
 
 
 def shared_loops(program: ProgramOp) -> list[LoopOp]:
@@ -263,35 +257,3 @@ def scopes_of(op: Operation, dims: Iterable[str]) -> list[Scope]:
 def windows_of(stage: StageOp) -> Sequence[WindowAttr]:
     """The windows of a stage: its inputs', then its result's."""
     return stage.windows.data
-
-
-__all__ = [
-    "TILE",
-    "TYPES",
-    "Attribute",
-    "BarrierOp",
-    "BufferOp",
-    "BufferType",
-    "ComputeOp",
-    "DomainOp",
-    "LoopOp",
-    "MoveOp",
-    "ProgramOp",
-    "Scope",
-    "SignalOp",
-    "StageOp",
-    "TensorOp",
-    "TileOperation",
-    "WaitOp",
-    "WindowAttr",
-    "all_dims",
-    "buffer_of",
-    "context",
-    "enclosing_loops",
-    "enclosing_scopes",
-    "load_into",
-    "program_of",
-    "programs_of",
-    "unbound",
-    "windows_of",
-]

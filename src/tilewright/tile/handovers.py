@@ -143,21 +143,16 @@ def _gone(
 
 
 def common_block(first: Operation, other: Operation) -> Block:
-    """The innermost block around two operations."""
-    around: list[Block] = []
-    op: Operation | None = first
-    while op is not None:
-        block = op.parent_block()
-        if block is not None:
-            around.append(block)
+    """The innermost block around two operations of a program."""
+    around = list(_blocks(first))
+    return next(block for block in _blocks(other) if block in around)
+
+
+def _blocks(op: Operation | None) -> Iterator[Block]:
+    """The blocks around an operation, from its own outwards."""
+    while op is not None and (block := op.parent_block()) is not None:
+        yield block
         op = op.parent_op()
-    op = other
-    while op is not None:
-        block = op.parent_block()
-        if block in around and block is not None:
-            return block
-        op = op.parent_op()
-    raise ValueError("the operations are not of one program")
 
 
 def statement_in(block: Block, op: Operation) -> Operation:

@@ -1,9 +1,12 @@
-"""The order in which an issuer goes through a block (``issuer`` of ProgramOp; issued.py).
+"""The order in which the operations of a block are issued.
 
-What it gives ahead, for the next run of the block, stands in front of the block's first wait, loop
-or compute, so that it is under way meanwhile; what one core loads for all cores stands after the
-waits, for these say that all are done with its slot. The first such load of a part stands in front
-of the first wait, loop or compute of the part.
+Queues that fill by themselves take them in the order of the text, and what is issued ahead, for the
+next run of the block, in front of the block's first loop besides.
+
+An issuer (``issuer`` of ProgramOp; issued.py) has an order of its own. What it gives ahead stands
+in front of the block's first wait, loop or compute, so that it is under way meanwhile; what one
+core loads for all cores stands after the waits, for these say that all are done with its slot. The
+first such load of a part stands in front of the first wait, loop or compute of the part.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from tilewright.tile.dialect import (
 
 @dataclass(frozen=True)
 class Step:
-    """An operation where the issuer comes to it."""
+    """An operation where it is issued."""
 
     op: Operation
     run: Literal["this", "next", "first"] = "this"
@@ -36,10 +39,14 @@ class Step:
 
 
 def steps_of(program: ProgramOp, block: Block) -> list[Step]:
-    """The operations of a block in the order in which an issuer comes to them."""
+    """The operations of a block in the order in which they are issued."""
+    ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
+    if program.issuer is None:
+        first = next((op for op in block.ops if isinstance(op, LoopOp)), None)
+        early = [Step(move, "next") for move in ahead]
+        return [s for op in block.ops for s in (*(early if op is first else ()), Step(op))]
     shared = shared_loops(program)
     to_all = {name for name, axis in program.get("exchanged", ()) if axis == "all"}
-    ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
     for_all = [move for move in ahead if move.buffer.tensor_op.symbol.data in to_all]
     early = [Step(op, "next") for move in ahead if move not in for_all for op in with_signal(move)]
     following = [Step(op, "next") for move in for_all for op in with_signal(move)]
@@ -71,6 +78,3 @@ def with_signal(move: MoveOp) -> list[Operation]:
     """A transfer and its signal."""
     signal = signal_of(move)
     return [move] if signal is None else [move, signal]
-
-
-__all__ = ["Step", "signal_of", "steps_of", "with_signal"]

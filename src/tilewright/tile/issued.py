@@ -101,6 +101,3 @@ def _done(order: Order, queues: Queues) -> dict[Command, Array]:
         if isinstance(move, MoveOp) and move.engine.data != issuer
         for signal in (signal_of(move),)
     }
-
-
-__all__ = ["handovers_of_issued", "unordered"]

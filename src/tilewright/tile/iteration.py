@@ -18,6 +18,7 @@ All columns are int64 and read-only by convention (rows of one block share them)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,16 +28,13 @@ from tilewright.ir.types import Array
 from tilewright.memory.alignment import ceil_div
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.dialect import (
-    BarrierOp,
     BufferOp,
     ComputeOp,
     DomainOp,
     LoopOp,
-    MoveOp,
     ProgramOp,
     Scope,
-    SignalOp,
-    WaitOp,
+    TensorOp,
     enclosing_loops,
     part_block,
 )
@@ -49,6 +47,7 @@ MAXIMUM_EXECUTIONS = 1 << 23
 """Executions of one operation beyond which columns (64 MB each) are refused."""
 
 
+@dataclass(eq=False)
 class Rows:
     """One row per execution of the operations of one block, in program order.
 
@@ -56,53 +55,39 @@ class Rows:
     order. ``count`` is the number of rows.
     """
 
-    def __init__(
-        self,
-        count: int,
-        base: Array,
-        parent: Rows | None,
-        parent_row: Array | None,
-        dims: dict[str, tuple[Array, Array]],
-        trip: Array | None = None,
-        run: Array | None = None,
-    ) -> None:
-        self.count = count
-        self.base = base
-        """Key of the block's first operation in each row."""
-        self.key = base
-        self.parent = parent
-        """Rows of the block around the loop, None for the program's own."""
-        self.parent_row = parent_row
-        """Row of ``parent`` in which each row lies."""
-        self.trip = trip
-        """Number of the loop's iteration within its parent row, from 0."""
-        self.run = np.zeros(count, np.int64) if run is None else run
-        """Number of the run of the innermost loop around, over all of its runs."""
-        self._dims = dims
+    count: int
+    base: Array
+    """Key of the block's first operation in each row."""
+    key: Array
+    parent: Rows | None
+    """Rows of the block around the loop, None for the program's own."""
+    parent_row: Array
+    """Row of ``parent`` in which each row lies."""
+    trip: Array
+    """Number of the loop's iteration within its parent row, from 0."""
+    run: Array
+    """Number of the run of the innermost loop around, over all of its runs."""
+    intervals: dict[str, tuple[Array, Array]]
+    """Start and size of the dims that were asked for, or that the block's loop gives."""
 
     def of(self, offset: int) -> Rows:
         """Return the same rows with the keys of the operation ``offset`` keys into the block."""
-        rows = Rows(
-            self.count, self.base, self.parent, self.parent_row, self._dims, self.trip, self.run
-        )
-        rows.key = self.base + offset if offset else self.base
-        return rows
+        return replace(self, key=self.base + offset if offset else self.base)
 
     def _interval(self, dim: str) -> tuple[Array, Array]:
-        interval = self._dims.get(dim)
+        interval = self.intervals.get(dim)
         if interval is None:
-            if self.parent is None or self.parent_row is None:
+            if self.parent is None:
                 raise KeyError(dim)
             start, size = self.parent._interval(dim)
-            interval = (start[self.parent_row], size[self.parent_row])
-            self._dims[dim] = interval
+            interval = self.intervals[dim] = (start[self.parent_row], size[self.parent_row])
         return interval
 
     @property
     def dims(self) -> tuple[str, ...]:
         """The dims whose intervals are known here."""
         outer = () if self.parent is None else self.parent.dims
-        return tuple(dict.fromkeys((*outer, *self._dims)))
+        return tuple(dict.fromkeys((*outer, *self.intervals)))
 
     def start(self, dim: str) -> Array:
         """First index of a dim in each row; raises KeyError for a dim the program lacks."""
@@ -120,10 +105,8 @@ class Rows:
 
     def renamed(self, names: Mapping[str, str]) -> Rows:
         """Return the same rows, in which some dims have other names, too: new name -> known one."""
-        rows = Rows(self.count, self.base, self.parent, self.parent_row, dict(self._dims))
-        rows.key, rows.trip, rows.run = self.key, self.trip, self.run
-        rows._dims |= {name: self._interval(known) for name, known in names.items()}
-        return rows
+        named = {name: self._interval(known) for name, known in names.items()}
+        return replace(self, intervals=self.intervals | named)
 
     def at(self, row: int, dims: Iterator[str] | tuple[str, ...]) -> dict[str, Interval]:
         """The intervals of some dims in one row."""
@@ -148,8 +131,8 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
     sizes = [size for _, size in dims.values()]
     rows = np.flatnonzero(np.min(sizes, axis=0) > 0)
     dims = {dim: (start[rows], size[rows]) for dim, (start, size) in dims.items()}
-    trip = np.zeros(len(rows), np.int64)
-    return Rows(len(rows), outer.base, outer, rows, dims, trip, outer.run[rows])
+    trip, base = np.zeros(len(rows), np.int64), outer.base
+    return Rows(len(rows), base, base, outer, rows, trip, outer.run[rows], dims)
 
 
 def _following(first: Array, end: Array, run: Array) -> Array:
@@ -177,14 +160,15 @@ def _repeat(loop: LoopOp, outer: Rows) -> Rows:
     shift = lower + trip * step
     sizes = np.minimum(step, upper[parent_row] - shift)
     interval = (start[parent_row] + shift, sizes)
-    return Rows(count, outer.base, outer, parent_row, {dim: interval}, trip, parent_row)
+    base, dims = outer.base, {dim: interval}
+    return Rows(count, base, base, outer, parent_row, trip, parent_row, dims)
 
 
 def whole_rows(extents: Mapping[str, int]) -> Rows:
     """The one row in which every dim runs through its whole extent."""
     origin = np.zeros(1, np.int64)
     dims = {dim: (origin, np.full(1, extent, np.int64)) for dim, extent in extents.items()}
-    return Rows(1, origin, None, None, dims)
+    return Rows(1, origin, origin, None, origin, origin, origin, dims)
 
 
 def nest_rows(scopes: Sequence[Scope], extents: Mapping[str, int]) -> Rows:
@@ -217,43 +201,21 @@ class Order:
         self._blocks[program.body.block] = whole_rows({**program.extents, **(extents or {})})
 
     def _weigh(self, block: Block) -> int:
-        """Give every operation its offset in keys; returns the keys that one run takes.
+        """Give every operation its offset in keys, in the order of issue (issue_order.py); returns
+        the keys that one run takes.
 
-        A loop takes as many keys as its longest run, so keys are comparable, not dense. The keys
-        in front of a block's first loop belong to its moves that are issued ahead.
+        A loop takes as many keys as its longest run, so keys are comparable, not dense.
         """
-        if self.program.issuer is not None:
-            return self._weigh_issued(block)
-        weight = 0
-        ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
-        for op in block.ops:
-            if isinstance(op, LoopOp):
-                self._ahead |= {move: weight + number for number, move in enumerate(ahead)}
-                weight += len(ahead)
-                ahead = []
-            self._offsets[op] = weight
-            if isinstance(op, LoopOp):
-                trips = max(0, ceil_div(op.upper_bound - op.lower_bound, op.step_size))
-                weight += trips * self._weigh(op.body.block)
-            elif isinstance(op, DomainOp):
-                weight += self._weigh(op.body.block)
-            elif isinstance(op, (MoveOp, ComputeOp, SignalOp, WaitOp, BarrierOp)):
-                weight += 1
-        self._weights[block] = weight
-        return weight
-
-    def _weigh_issued(self, block: Block) -> int:
-        """Do so in the order of an issuer."""
         weight = 0
         for step in steps_of(self.program, block):
             op, offsets = step.op, {"first": self._first, "next": self._ahead}.get(step.run)
             (self._offsets if offsets is None else offsets)[op] = weight
             if isinstance(op, LoopOp):
-                trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
+                trips = max(0, ceil_div(op.upper_bound - op.lower_bound, op.step_size))
                 weight += trips * self._weigh(op.body.block)
             elif isinstance(op, DomainOp):
                 weight += self._weigh(op.body.block)
-            elif not isinstance(op, BufferOp):
+            elif not isinstance(op, (BufferOp, TensorOp)):
                 weight += 1
         self._weights[block] = weight
         return weight
@@ -263,29 +225,22 @@ class Order:
         rows = self._blocks.get(block)
         if rows is None:
             scope = block.parent_op()
-            outer = None if scope is None else scope.parent_block()
-            if not isinstance(scope, (LoopOp, DomainOp)) or outer is None:
+            if not isinstance(scope, (LoopOp, DomainOp)):
                 raise KeyError("the block is not part of the program")
-            rows = self._expand(scope, self.block(outer))
-            self._blocks[block] = rows
-        return rows
-
-    def _expand(self, scope: Scope, outer: Rows) -> Rows:
-        rows = expand(scope, outer)
-        if rows.parent_row is not None and rows.trip is not None:
-            offset, weight = self._offsets[scope], self._weights[scope.body.block]
+            outer = self.block(block_of(scope))
+            rows = self._blocks[block] = expand(scope, outer)
+            offset, weight = self._offsets[scope], self._weights[block]
             rows.base = rows.key = outer.base[rows.parent_row] + offset + rows.trip * weight
         return rows
 
     def rows(self, op: Operation) -> Rows:
         """One row per execution of an operation; raises KeyError if it is not in the program."""
-        block = op.parent_block()
-        if block is None or (op not in self._offsets and op not in self._first):
+        if op not in self._offsets and op not in self._first:
             raise KeyError("the operation is not part of the program")
-        rows = self.block(block).of(self._offsets.get(op, 0))
+        block = self.block(block_of(op))
+        rows = block.of(self._offsets.get(op, 0))
         if op in self._ahead:
-            base = self.block(block).base
-            rows.key = np.append(rows.key[:1], base[:-1] + self._ahead[op])
+            rows.key = np.append(rows.key[:1], block.base[:-1] + self._ahead[op])
         if op in self._first:
             part = part_block(self.program)
             place = self.enclosing(part, op)
@@ -293,24 +248,25 @@ class Order:
             rows.key[first] = self.block(part).base[place[first]] + self._first[op]
         return rows
 
+    def outwards(self, block: Block) -> Iterator[tuple[Block, Rows, Array]]:
+        """Yield a block and those around it, with their rows, and for each row of the first the row
+        in which it lies."""
+        rows = self.block(block)
+        index = np.arange(rows.count, dtype=np.int64)
+        yield block, rows, index
+        while rows.parent is not None:
+            index, rows, block = rows.parent_row[index], rows.parent, block_of(block.parent_op())
+            yield block, rows, index
+
     def enclosing(self, block: Block, op: Operation) -> Array:
         """For each execution of ``op``: the row of an enclosing ``block`` in which it lies.
 
         Raises KeyError if the block does not enclose the operation.
         """
-        inner = op.parent_block()
-        if inner is None:
-            raise KeyError("the operation is not part of the program")
-        rows = self.block(inner)
-        index: Array | None = None
-        while inner is not block:
-            loop = inner.parent_op()
-            inner = None if loop is None else loop.parent_block()
-            if inner is None or rows.parent is None or rows.parent_row is None:
-                raise KeyError("the block does not enclose the operation")
-            index = rows.parent_row if index is None else rows.parent_row[index]
-            rows = rows.parent
-        return np.arange(rows.count, dtype=np.int64) if index is None else index
+        for around, _, index in self.outwards(block_of(op)):
+            if around is block:
+                return index
+        raise KeyError("the block does not enclose the operation")
 
     def visit(self, buffer: BufferOp, op: Operation) -> Array:
         """For each execution of ``op``: how often the buffer was filled before, from 0.
@@ -318,10 +274,7 @@ class Order:
         A buffer is visited once per run of the block in which it stands; the slot of a visit is
         ``visit % slots``.
         """
-        block = buffer.parent_block()
-        if block is None:
-            raise KeyError("the buffer is not part of the program")
-        return self.enclosing(block, op)
+        return self.enclosing(block_of(buffer), op)
 
     def slot(self, buffer: BufferOp, op: Operation) -> Array:
         """For each execution of ``op``: the slot of the buffer that it uses."""
@@ -334,24 +287,16 @@ class Order:
         Two operations whose loops are the same touch the same elements where the numbers agree,
         and none in common where they differ.
         """
-        block, inner = buffer.parent_block(), op.parent_block()
-        if block is None or inner is None:
-            raise KeyError("the operation is not part of the program")
-        rows = self.block(inner)
-        index = np.arange(rows.count, dtype=np.int64)
-        number, splits = np.zeros(rows.count, np.int64), list[Split]()
-        while inner is not block:
-            loop = inner.parent_op()
-            inner = loop.parent_block() if isinstance(loop, (LoopOp, DomainOp)) else None
-            if inner is None or rows.parent_row is None or rows.parent is None:
-                raise KeyError("the block does not enclose the operation")
+        block, number, splits = block_of(buffer), np.zeros(1, np.int64), list[Split]()
+        for around, rows, index in self.outwards(block_of(op)):
+            if around is block:
+                return tuple(splits), number + np.zeros_like(index)
+            loop = around.parent_op()
             if isinstance(loop, LoopOp) and loop.dim.data in buffer.window.dims:
                 splits.append((loop.dim.data, loop.lower_bound, loop.upper_bound, loop.step_size))
                 trips = ceil_div(loop.upper_bound - loop.lower_bound, loop.step_size)
-                trip = np.zeros(1, np.int64) if rows.trip is None else rows.trip
-                number = number * trips + trip[index]
-            index, rows = rows.parent_row[index], rows.parent
-        return tuple(splits), number
+                number = number * trips + rows.trip[index]
+        raise KeyError("the block does not enclose the operation")
 
     def last_use(self, buffer: BufferOp, other: Operation, op: Operation, ago: int) -> Array:
         """For each execution of ``op``: the last one of ``other`` that uses the same elements of a
@@ -401,6 +346,14 @@ class Order:
                 first &= rows.start(dim) == start
                 last &= rows.start(dim) + rows.size(dim) == start + size
         return first, last
+
+
+def block_of(op: Operation | None) -> Block:
+    """The block of an operation; raises KeyError where it is in none."""
+    block = None if op is None else op.parent_block()
+    if block is None:
+        raise KeyError("the operation is not part of the program")
+    return block
 
 
 def reduced_dims(compute: ComputeOp, program: ProgramOp) -> tuple[str, ...]:

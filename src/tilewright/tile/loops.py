@@ -55,6 +55,3 @@ def level_memories(schedule: Schedule, main: str) -> tuple[str, ...]:
     every = ([level.memory for level in each.levels] for each in (schedule, *schedule.inner))
     tiled = ([memory for memory in levels if memory not in grid] for levels in every)
     return (*grid, *max(tiled, key=len))
-
-
-__all__ = ["TileLoop", "level_memories", "tile_loops"]

@@ -23,6 +23,9 @@ from tilewright.tile.attributes import WindowAttr
 if TYPE_CHECKING:
     from tilewright.tile.operations import BufferOp, ProgramOp, StageOp
 
+HEADER = ("levels", "slots", "shared", "exchanged", "rooms")
+"""The optional properties of a program that its text has, in this order."""
+
 Op = TypeVar("Op", bound=IRDLOperation)
 _MAXIMUM_DEPTH = 16
 
@@ -201,12 +204,10 @@ def print_program(printer: Printer, op: ProgramOp) -> None:
     reduced = [f"{dim} {n}" for dim, n in op.extents.items() if dim in reduction]
     text = ", ".join(parallel) + (" | " + ", ".join(reduced) if reduced else "")
     printer.print_string(f" {quoted(op.symbol.data)} on {quoted(op.machine.data)} [{text.strip()}]")
-    print_optional(printer, op, "levels", "slots", "shared", "exchanged", "rooms")
+    print_optional(printer, op, *HEADER)
     if op.nodes.data:
         print_optional(printer, op, "nodes")
-    head = ("symbol", "machine", "dims", "reduction")
-    shown = (*head, "levels", "slots", "shared", "exchanged", "rooms", "nodes")
-    print_rest(printer, op, shown)
+    print_rest(printer, op, ("symbol", "machine", "dims", "reduction", *HEADER, "nodes"))
     print_body(printer, op.body)
 
 
@@ -249,10 +250,8 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
         printer.print_string(" accumulates")
     if op.circular_axis is not None:
         printer.print_string(f" circular {op.circular_axis}")
-    if op.stays is not None:
-        printer.print_string(" stays")
-    if op.at_store is not None:
-        printer.print_string(" at_store")
+    for flag in ("stays", "at_store"):
+        printer.print_string(f" {flag}" if flag in op.properties else "")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
     flags = ("accumulates", "circular", "stays", "at_store", "gathers", "fill")

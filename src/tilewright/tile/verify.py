@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import singledispatch
 from typing import cast
 
 from tilewright.ir import Operation, PythonValue, SSAValue, TensorType, VerifyException
@@ -27,6 +28,7 @@ from tilewright.tile.operations import (
     ProgramOp,
     StageOp,
     TensorOp,
+    TileOperation,
 )
 from tilewright.tile.queues import GROUPINGS, users_of, wait_parts
 
@@ -40,6 +42,12 @@ LARGEST = 1 << 40
 """Bound on extents, loop bounds and coefficients; their products stay exact in int64 columns."""
 
 
+@singledispatch
+def check(op: TileOperation) -> None:
+    """Raise VerifyException for an operation that is not as its kind must be."""
+
+
+@check.register
 def check_program(program: ProgramOp) -> None:
     """Dims are named once and positive; reduction dims come last; names are unique."""
     dims = cast("tuple[tuple[str, int], ...]", program.get("dims", ()))
@@ -81,6 +89,7 @@ def _check_header(program: ProgramOp) -> None:
             )
 
 
+@check.register
 def check_loop(loop: LoopOp) -> None:
     """The dim is known, the bounds are sane and lie within the enclosing interval."""
     dim = loop.dim.data
@@ -99,6 +108,7 @@ def check_loop(loop: LoopOp) -> None:
         )
 
 
+@check.register
 def check_domain(domain: DomainOp) -> None:
     """The dims are known, bound once, and to expressions of other dims."""
     extents, bound = _program(domain).extents, domain.bound
@@ -141,6 +151,7 @@ def _moves(dims: Iterable[str], op: Operation, loop: LoopOp) -> bool:
     return loop.dim.data in all_dims(dims, op)
 
 
+@check.register
 def check_buffer(buffer: BufferOp) -> None:
     """The window spans a box of a tensor, or of a buffer in another memory; there is at least one
     slot."""
@@ -224,6 +235,7 @@ def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
             )
 
 
+@check.register
 def check_move(move: MoveOp) -> None:
     """One end is a buffer, the other what that is of; it stands beside its buffer."""
     buffer = move.buffer
@@ -267,6 +279,7 @@ def _has_loop(move: MoveOp) -> bool:
     return block is not None and any(isinstance(op, (LoopOp, ComputeOp)) for op in block.ops)
 
 
+@check.register
 def check_compute(compute: ComputeOp) -> None:
     """The stages lead to the last one, which ends in the output's type."""
     where = f"tile.compute {compute.primitive.data}"
@@ -322,6 +335,7 @@ def check_compute(compute: ComputeOp) -> None:
         )
 
 
+@check.register
 def check_event(event: EventOp) -> None:
     """It is between two engines, has ids, and a buffer whose visits several of them follow."""
     where = event.name
@@ -342,6 +356,7 @@ def check_event(event: EventOp) -> None:
     _program(event)
 
 
+@check.register
 def check_stage(stage: StageOp) -> None:
     """One window per operand and one for the result, each of the right rank, of known dims."""
     where = f"tile.stage {stage.operation.data}"
@@ -443,16 +458,3 @@ def _unique(names: Sequence[str], subject: str, where: str) -> None:
         if name in seen:
             raise VerifyException(f"{where}: {subject} {name} is named twice")
         seen.add(name)
-
-
-__all__ = [
-    "LARGEST",
-    "check_buffer",
-    "check_compute",
-    "check_domain",
-    "check_event",
-    "check_loop",
-    "check_move",
-    "check_program",
-    "check_stage",
-]

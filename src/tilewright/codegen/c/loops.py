@@ -46,7 +46,7 @@ import numpy as np
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.c.values import Executions, LoopVariable, SlotTerm, Tables
 from tilewright.graph.names import identifier
-from tilewright.ir import Block, Operation
+from tilewright.ir import Block
 from tilewright.machine.c_functions import CInterface
 from tilewright.memory.alignment import ceil_div
 from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
@@ -236,8 +236,7 @@ class KernelWriter:
         outer = op.parent_block()
         assert outer is not None
         rows, around = self.order.block(op.body.block), self.order.block(outer)
-        runs = np.zeros(0, np.int64) if rows.parent_row is None else rows.parent_row
-        trips = np.bincount(runs, minlength=around.count)
+        trips = np.bincount(rows.parent_row, minlength=around.count)
         lower, step = op.lower_bound, op.step_size
         most = ceil_div(op.upper_bound - lower, step)
         if trips.size and int(trips.min()) == int(trips.max()) == most:
@@ -258,25 +257,19 @@ class KernelWriter:
         if rows.count == around.count:
             self._block(op.body.block, loops)
             return
-        assert rows.parent_row is not None
         runs = np.isin(np.arange(around.count), rows.parent_row)
         with self.writer.block(f"if ({self._executions(outer, loops).expression(runs)})"):
             self._block(op.body.block, loops)
 
     def _executions(self, block: Block, loops: tuple[LoopOp, ...]) -> Executions:
-        rows, scope = self.order.block(block), block.parent_op()
-        index = np.arange(rows.count, dtype=np.int64)
-        count, variables = rows.count, list[LoopVariable]()
-        while isinstance(scope, (LoopOp, DomainOp)):
-            assert rows.trip is not None and rows.parent is not None and rows.parent_row is not None
-            if isinstance(scope, LoopOp):
+        variables = list[LoopVariable]()
+        for around, rows, index in self.order.outwards(block):
+            if isinstance(op := around.parent_op(), LoopOp):
                 trip = rows.trip[index]
-                variables.append(
-                    LoopVariable(self._names[scope], scope.lower_bound, scope.step_size, trip)
-                )
-            index, rows, scope = rows.parent_row[index], rows.parent, _scope_around(scope)
+                name, lower, step = self._names[op], op.lower_bound, op.step_size
+                variables.append(LoopVariable(name, lower, step, trip))
         assert len(variables) == len(loops)
-        return Executions(variables[::-1], count, self.tables)
+        return Executions(variables[::-1], self.order.block(block).count, self.tables)
 
     def _command(self, op: Command, loops: tuple[LoopOp, ...]) -> None:
         block = op.parent_block()
@@ -353,11 +346,6 @@ class KernelWriter:
         self.writer.line("});")
 
 
-def _scope_around(op: Operation) -> Operation | None:
-    block = op.parent_block()
-    return None if block is None else block.parent_op()
-
-
 def _role(buffer: BufferOp) -> str:
     return identifier("" if buffer.role is None else buffer.role.data, "buffer")
 
@@ -373,6 +361,3 @@ def _symbol(buffer: BufferOp) -> str:
 def _group(op: Command) -> list[Command]:
     """A command's operation, and the moves that travel with it."""
     return [op, *followers_of(op)]
-
-
-__all__ = ["Call", "KernelWriter", "Value", "engine_constant", "ticket_type"]

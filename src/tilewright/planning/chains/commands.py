@@ -435,6 +435,3 @@ def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:
             waiting = place[mine[other]]
             complete["waits"][waiting, number] = ends[table["waits"][mine[other], number]]
     return complete
-
-
-__all__ = ["Commands", "with_hand_overs"]

@@ -225,6 +225,3 @@ def _core(units: tuple[Unit, ...], known: dict[str, int], count: int, machine: M
     live = whole + units[-1].kernel.output.bytes
     others = min(count, machine.cores) - 1
     return core_beside(machine, others, max(count * loaded / whole, 1.0), live)
-
-
-__all__ = ["plan_chain_cores"]

@@ -200,6 +200,3 @@ def _compute(primitive: Primitive, sizes: Mapping[str, Ints], trips: Mapping[str
         count = count * trips[dim]
     expression: Any = parse_expression(primitive.cycles).evaluate(sizes)
     return np.ceil(expression) * count
-
-
-__all__ = ["Inner", "InnerTiles"]

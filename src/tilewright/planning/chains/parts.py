@@ -166,15 +166,3 @@ class Touched:
         parts."""
         still = np.minimum.accumulate(other.begin.ravel()[::-1])[::-1]
         return np.searchsorted(still, self.end - self.filled.room)
-
-
-__all__ = [
-    "SPLIT",
-    "Filled",
-    "Parts",
-    "Touched",
-    "in_blocks",
-    "in_shares",
-    "row_axis",
-    "rows_latency",
-]

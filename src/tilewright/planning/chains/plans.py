@@ -203,6 +203,3 @@ def _memories(tiling: Tiling) -> tuple[str, str]:
         if place.source is not None and tiling.inner[place.unit].order:
             return tiling.places.all[place.source].memory.name, place.memory.name
     return "", ""
-
-
-__all__ = ["bounds", "kernels_of", "plan_chain", "schedule_of"]

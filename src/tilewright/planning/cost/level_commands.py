@@ -53,6 +53,3 @@ def price_levels(
         return Commands(tiling).cycles(), moved
     except TilewrightError:
         return None  # An axis changes with two loops, such as groups and their channels.
-
-
-__all__ = ["price_levels"]

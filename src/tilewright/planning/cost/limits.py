@@ -125,6 +125,3 @@ def _blocks(
         return None
     tiles = prod(-(-extents[dim] // sizes[dim]) for dim in extents if dim in operand.dims)
     return Blocks(operand.name, tiles * blocks, run * operand.element_bytes, move.latency)
-
-
-__all__ = ["Blocks", "latency_of_blocks", "most_blocks", "move_text"]

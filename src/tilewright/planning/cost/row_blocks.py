@@ -30,6 +30,3 @@ def computed_at_once(cycles: Expression, sizes: Mapping[str, int], dim: str) -> 
 def row_dim(sizes: Mapping[str, object]) -> str:
     """The dim of a result's rows; "" where there is none."""
     return next((dim for dim in ROWS if dim in sizes), "")
-
-
-__all__ = ["MOST_AT_ONCE", "ROWS", "computed_at_once", "row_dim"]

@@ -61,6 +61,3 @@ def in_place_planning(machine: Machine) -> InPlacePlanning:
             help="place operands in memories that software manages, with moves that lead there",
         )
     return machine.own
-
-
-__all__ = ["InPlacePlanning", "in_place_planning"]

@@ -258,16 +258,3 @@ def _dims_of(kernel: Kernel) -> _Dims | None:
 def _main_rate(machine: Machine, primitive: Primitive) -> float:
     path = paths_of(machine, primitive)["input"]
     return path[0].bytes_per_cycle if path else float("inf")
-
-
-__all__ = [
-    "KINDS",
-    "Kind",
-    "Product",
-    "Room",
-    "Stationary",
-    "Tile",
-    "best_tile",
-    "is_product",
-    "tiles",
-]

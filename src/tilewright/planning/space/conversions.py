@@ -42,6 +42,3 @@ def computed_stages(
     *others, last = stages[:-1]
     sums = replace(last.output, shape=rounding.output.shape, layout=rounding.output.layout)
     return (*others, replace(last, output=sums))
-
-
-__all__ = ["computed_stages", "conversion"]

@@ -305,6 +305,3 @@ def cuts_of(tilings: Sequence[InnerTiling], around: Ints) -> list[tuple[Cuts, In
             sizes[dim] = size if (column == size).all() else column
         parts.append((replace(first, sizes=sizes), rows))
     return parts
-
-
-__all__ = ["Cuts", "InnerTiling", "Inside", "Tiles", "cuts_of"]

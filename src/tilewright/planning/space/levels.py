@@ -122,6 +122,3 @@ def outer_view(
     )
     update = {"operands": operands, "multiples": dict(multiples), "limits": {}}
     return view, primitive.model_copy(update=update)
-
-
-__all__ = ["Path", "inner_view", "is_deep", "on_the_way", "outer_view", "paths_of"]

@@ -141,6 +141,3 @@ def _blocks(operand: Operand, primitive: Primitive) -> tuple[int, ...]:
     """Per axis, the indices that pass memories together."""
     layout = Layout.parse(operand.layout, len(operand.shape))
     return on_the_way(layout, operand.shape, operand.access, primitive.whole)
-
-
-__all__ = ["OuterSpace", "outer_spaces"]

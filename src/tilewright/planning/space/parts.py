@@ -58,6 +58,3 @@ def is_dense(operand: Operand, strides: Sequence[int]) -> bool:
         extent == 1 or own == expected
         for extent, own, expected in zip(extents, strides, dense, strict=True)
     )
-
-
-__all__ = ["as_parts", "as_planned", "is_dense"]

@@ -55,6 +55,3 @@ def beside(operand: Operand, stage: Stage, primitive: Primitive) -> Operand:
     if storage is None or not storage.gathered or not slides(operand, stage.extents):
         return operand
     return gathered(operand, stage)
-
-
-__all__ = ["beside", "gathered", "slides"]

@@ -101,6 +101,3 @@ def _conflict(
             if not reads:
                 owner[index] = block + 1
     return []
-
-
-__all__ = ["alike", "conflicts", "traces"]

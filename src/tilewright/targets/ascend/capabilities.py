@@ -89,6 +89,3 @@ class AscendOperand(OperandRecord):
     def windows_apart(self) -> tuple[str, ...]:
         """The dims along which windows are computed apart."""
         return self.apart
-
-
-__all__ = ["AscendMachine", "AscendMemory", "AscendOperand", "AscendPrimitive"]

@@ -155,6 +155,3 @@ def _readers(value: SSAValue) -> list[object]:
         else:
             readers.append(reader)
     return readers
-
-
-__all__ = ["DeviceMemory", "device_memory", "origin"]

@@ -55,6 +55,3 @@ def _moved(
                 place = len(result)
         result.insert(place, statement)
     return result
-
-
-__all__ = ["close_to_uses", "homes_of"]

@@ -256,13 +256,3 @@ def _move(core: DaVinci, source: str, target: str) -> Move:
         in_flight=4 if slow else 1,
         transaction=BLOCK,
     )
-
-
-__all__ = [
-    "ASCEND_310",
-    "ASCEND_910",
-    "ASCEND_910B1",
-    "CORES",
-    "DaVinci",
-    "machine_of",
-]

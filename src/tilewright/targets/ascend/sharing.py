@@ -112,12 +112,3 @@ def loading_rates(
             elif target == "gm":
                 rates[source, home] = path if held else own
     return rates
-
-
-__all__ = [
-    "estimate",
-    "first_block",
-    "loading_rates",
-    "makespan",
-    "simulate_blocks",
-]

@@ -56,7 +56,6 @@ def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
         kernel_start=times.kernel_start,
         kernel_end=times.kernel_end,
         kernel_bytes=times.kernel_bytes,
-        kernel_work=np.zeros((len(rows), len(busy))),
     )
     write_trace(
         path,
@@ -80,6 +79,3 @@ def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:
         for program in read_kernels((folder / f"{name}.c").read_text(), runner.core)
         if program.name == name
     }
-
-
-__all__ = ["write_timeline"]

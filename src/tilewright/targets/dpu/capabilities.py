@@ -32,6 +32,3 @@ class DpuOperand(OperandRecord):
     def windows_apart(self) -> tuple[str, ...]:
         """Return ``apart``: dims of a window along which each window is loaded by itself."""
         return self.apart
-
-
-__all__ = ["DpuMachine", "DpuOperand"]

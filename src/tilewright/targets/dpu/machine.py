@@ -20,7 +20,7 @@ from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive,
 from tilewright.machine.records import OperandRecord
 from tilewright.machine.rounding import Rounding
 from tilewright.machine.synchronisation import Synchronisation
-from tilewright.numerics.power_of_two import LEAKY
+from tilewright.numerics.power_of_two import AVERAGE_FACTORS, LEAKY
 from tilewright.targets.dpu.capabilities import DpuMachine, DpuOperand
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.formats import CATEGORIES
@@ -41,12 +41,7 @@ ROUNDING = Rounding(
     bias_bits=8,
     guard_bits=2,
     average_bits=7,
-    averages={
-        "3x3": (28, 8),
-        "5x5": (10, 8),
-        "6x6": (7, 8),
-        "7x7": (21, 10),
-    },
+    averages={f"{width}x{width}": factor for width, factor in AVERAGE_FACTORS.items()},
     slope=(LEAKY, 8),
     shifts={"conv": (0, 16), "matmul": (0, 16), "add": (-5, 17), "mul": (-3, 23)},
 )

@@ -23,7 +23,7 @@ from tilewright.numerics import pointwise, tables
 from tilewright.numerics.element_types import Kind
 from tilewright.numerics.operators import PARAMETERS
 from tilewright.targets.generic.family import Unit
-from tilewright.targets.generic.operands import CODES, Values, address_bits
+from tilewright.targets.generic.operands import CODES, address_bits
 
 TABLES = "tables"
 """Name of the memory of function tables."""
@@ -214,20 +214,3 @@ def table_touch(machine: Machine, address: Column, used: NDArray[np.bool_]) -> T
     size = np.where(used, entries, 0)
     step = np.full_like(address, item)
     return Touch(TABLES, False, address, (size,), (step,), step)
-
-
-__all__ = [
-    "FUNCTIONS",
-    "LETTERS",
-    "STEPS",
-    "TABLES",
-    "TABLE_BYTES",
-    "Function",
-    "Values",
-    "bits_of",
-    "evaluate",
-    "float_of",
-    "table_bits",
-    "table_touch",
-    "wrap32",
-]

@@ -18,14 +18,13 @@ from tilewright.ir.types import Array, fraction_of
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.lowering.carried import Carried
-from tilewright.targets.generic.lowering.computes import lower_compute
-from tilewright.targets.generic.lowering.context import Context
+from tilewright.targets.generic.lowering.computes import Context, lower_compute
 from tilewright.targets.generic.lowering.gather import gather_columns
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use
-from tilewright.targets.generic.lowering.parts import Part
 from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
+from tilewright.targets.generic.program import Part
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
 from tilewright.tile.queues import Command, buffers_of, fills, followers_of
 from tilewright.tile.races import Proof

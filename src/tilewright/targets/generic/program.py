@@ -1,12 +1,22 @@
-"""Decoded programs of derived instructions."""
+"""Programs of derived instructions: their parts, and decoded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.codegen import words
-from tilewright.codegen.words import Units
+from tilewright.codegen.words import Column, Units
 from tilewright.targets.generic.isa import Instruction, InstructionSet
+
+
+@dataclass
+class Part:
+    """Instructions of one kind in one kernel, and their keys in program order."""
+
+    instruction: Instruction
+    columns: dict[str, Any]
+    keys: Column
 
 
 @dataclass(frozen=True)

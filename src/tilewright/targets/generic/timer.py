@@ -24,8 +24,8 @@ from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.lowering.carried import Carried
-from tilewright.targets.generic.program import decode
-from tilewright.targets.generic.timing import timed_program, whole_program
+from tilewright.targets.generic.program import Part, decode
+from tilewright.targets.generic.timing import timed_of, timed_program, whole_program
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
@@ -88,7 +88,7 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
         keys.append(kernel.order.rows(op).key)
         fields.append((kernel.instruction(op), carried.fields(op)))
     for part in carried.parts(lowering.instructions):
-        tables.append(part.timed(lowering.instructions))
+        tables.append(_timed_part(part, lowering.machine))
         keys.append(part.keys)
         fields.append((part.instruction, part.columns))
     sort = np.argsort(np.concatenate(keys), kind="stable")
@@ -102,12 +102,24 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     return whole_program(np.concatenate(tables)[sort], kernel.machine, groups)
 
 
+def _timed_part(part: Part, machine: Machine) -> TimedArray:
+    """TIMED records of instructions of one kind."""
+    given, count = part.columns, part.keys.size
+    columns = {
+        field.name: np.broadcast_to(
+            np.asarray(given.get(field.name, field.initial), np.int64), (count,)
+        )
+        for field in part.instruction.format.fields
+    }
+    return timed_of(part.instruction, columns, count, machine)
+
+
 def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
     if isinstance(op, ComputeOp):
         table = timed_table(kernel.order.rows(op).count)
         table["cycles"] = kernel.cycles(op)
     else:
-        table = kernel.transfer(op).timed(kernel.whole.instructions)
+        table = _timed_part(kernel.transfer(op), kernel.machine)
     table["engine"] = kernel.engines.index(op.engine.data)
     if not kernel.machine.synchronisation.signals:
         for name, count in kernel.queues.waits(op).items():

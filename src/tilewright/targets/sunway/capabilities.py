@@ -52,6 +52,3 @@ class SunwayPrimitive(DividesUnlike):
     def in_turns(self) -> bool:
         """Return ``turns``: True if the CPEs multiply together, each sending its tiles in turn."""
         return self.turns
-
-
-__all__ = ["SunwayMachine", "SunwayPrimitive"]

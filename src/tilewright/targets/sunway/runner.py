@@ -213,7 +213,6 @@ class SunwayRunner(Runner):
             kernel_start=np.array([kernel.start or 0 for kernel in layers], np.float64),
             kernel_end=ends,
             kernel_bytes=np.array([kernel.dram_bytes or 0 for kernel in layers], np.int64),
-            kernel_work=np.zeros((len(layers), len(machine.engines))),
         )
         write_trace(
             path,

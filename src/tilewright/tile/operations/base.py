@@ -26,3 +26,14 @@ class TileOperation(IRDLOperation):
     def set(self, name: str, value: PythonValue) -> None:
         """Set a property to a plain value."""
         self.properties[name] = to_attribute(value)
+
+    @property
+    def wait_list(self) -> tuple[str, ...]:
+        """The waits of a move or a compute, as text."""
+        return self.get("waits", ())
+
+    def verify_(self) -> None:
+        """Check the operation, as verify.py has it for its kind."""
+        from tilewright.tile.verify import check
+
+        check(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from tilewright.ir import (
     ArrayAttr,
@@ -78,11 +78,6 @@ class ComputeOp(TileOperation):
         return [op for op in self.body.block.ops if isinstance(op, StageOp)]
 
     @property
-    def wait_list(self) -> tuple[str, ...]:
-        """The waits, as text."""
-        return cast("tuple[str, ...]", self.get("waits", ()))
-
-    @property
     def dim_names(self) -> dict[str, str]:
         """The program's names of the primitive's dims, where they differ."""
         return {str(dim): str(name) for dim, name in self.get("names", ())}
@@ -128,12 +123,6 @@ class ComputeOp(TileOperation):
             properties["names"] = syntax.parse_pairs(parser)
         return syntax.finish(parser, cls, properties, [output], region=True)
 
-    def verify_(self) -> None:
-        """Check the chain of stages and the waits."""
-        from tilewright.tile.verify import check_compute
-
-        check_compute(self)
-
 
 @irdl_op_definition
 class StageOp(TileOperation):
@@ -177,9 +166,3 @@ class StageOp(TileOperation):
         parser.parse_punctuation(":")
         kind = parser.parse_type()
         return syntax.finish(parser, cls, properties, [inputs], [kind])
-
-    def verify_(self) -> None:
-        """Check the windows against the operands."""
-        from tilewright.tile.verify import check_stage
-
-        check_stage(self)

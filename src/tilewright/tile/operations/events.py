@@ -81,12 +81,6 @@ class EventOp(TileOperation):
         of = [syntax.parse_value(parser)] if parser.parse_optional_keyword("of") else []
         return syntax.finish(parser, cls, properties, [of])
 
-    def verify_(self) -> None:
-        """Check the engines, the ids and the buffer."""
-        from tilewright.tile.verify import check_event
-
-        check_event(self)
-
 
 @irdl_op_definition
 class SignalOp(EventOp):

@@ -104,19 +104,10 @@ class ProgramOp(TileOperation):
         parser.parse_keyword("on")
         properties["machine"] = StringAttr(parser.parse_str_literal())
         properties["dims"], properties["reduction"] = syntax.parse_dims(parser)
-        properties["levels"] = syntax.optional_plain(parser, "levels")
-        properties["slots"] = syntax.optional_plain(parser, "slots")
-        properties["shared"] = syntax.optional_plain(parser, "shared")
-        properties["exchanged"] = syntax.optional_plain(parser, "exchanged")
-        properties["rooms"] = syntax.optional_plain(parser, "rooms")
+        for name in syntax.HEADER:
+            properties[name] = syntax.optional_plain(parser, name)
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)
-
-    def verify_(self) -> None:
-        """Check dims and names."""
-        from tilewright.tile.verify import check_program
-
-        check_program(self)
 
 
 @irdl_op_definition
@@ -215,12 +206,6 @@ class LoopOp(TileOperation):
         properties["memory"] = syntax.optional_plain(parser, "for")
         return syntax.finish(parser, cls, properties, region=True)
 
-    def verify_(self) -> None:
-        """Check the dim and the bounds."""
-        from tilewright.tile.verify import check_loop
-
-        check_loop(self)
-
 
 @irdl_op_definition
 class DomainOp(TileOperation):
@@ -288,12 +273,6 @@ class DomainOp(TileOperation):
             "sliding": syntax.optional_plain(parser, "sliding"),
         }
         return syntax.finish(parser, cls, properties, region=True)
-
-    def verify_(self) -> None:
-        """Check the dims and their expressions."""
-        from tilewright.tile.verify import check_domain
-
-        check_domain(self)
 
 
 Scope = LoopOp | DomainOp

@@ -204,12 +204,6 @@ class BufferOp(TileOperation):
         kind = BufferType(memory, cast("TensorType[Attribute]", of))
         return syntax.finish(parser, cls, properties, [outer], [kind])
 
-    def verify_(self) -> None:
-        """Check window, slots and scope."""
-        from tilewright.tile.verify import check_buffer
-
-        check_buffer(self)
-
 
 @irdl_op_definition
 class MoveOp(TileOperation):
@@ -258,11 +252,6 @@ class MoveOp(TileOperation):
                 return end.owner
         raise VerifyException("tile.move: one end must be a buffer")
 
-    @property
-    def wait_list(self) -> tuple[str, ...]:
-        """The waits, as text."""
-        return cast("tuple[str, ...]", self.get("waits", ()))
-
     def print(self, printer: Printer) -> None:
         """Print the move in the tile dialect's syntax."""
         printer.print_string(" ")
@@ -296,9 +285,3 @@ class MoveOp(TileOperation):
             properties["ahead"] = UnitAttr()
         properties["waits"] = syntax.optional_plain(parser, "waits")
         return syntax.finish(parser, cls, properties, [source, target])
-
-    def verify_(self) -> None:
-        """Check the ends, the scope and the waits."""
-        from tilewright.tile.verify import check_move
-
-        check_move(self)

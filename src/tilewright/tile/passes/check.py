@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.ir import Block, Operation, SSAValue, to_text
+from tilewright.ir import Operation, SSAValue, to_text
 from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.tile.attributes import Axes
@@ -23,7 +23,7 @@ from tilewright.tile.dialect import (
     buffer_of,
     scopes_of,
 )
-from tilewright.tile.iteration import Order, Rows, nest_rows, reduced_dims
+from tilewright.tile.iteration import Order, Rows, block_of, nest_rows, reduced_dims
 from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
@@ -154,7 +154,7 @@ class _Checker:
                     f"{memory.granule} of {memory.name}",
                     buffer,
                 )
-            rows = self.order.block(_block_of(buffer))
+            rows = self.order.block(block_of(buffer))
             largest = box_columns(buffer.window.data, buffer.tensor_shape, rows).clamped_size
             needed = tuple(int(n) for n in largest.max(axis=1, initial=0))
             if buffer.circular is not None:
@@ -245,7 +245,7 @@ class _Checker:
             return
         inner = box_columns(window, buffer.tensor_shape, self.order.rows(compute))
         outer = box_columns(
-            buffer.window.data, buffer.tensor_shape, self.order.block(_block_of(buffer))
+            buffer.window.data, buffer.tensor_shape, self.order.block(block_of(buffer))
         )
         visit = self.order.visit(buffer, compute)
         low, high = outer.clamped_start[:, visit], outer.clamped_size[:, visit]
@@ -282,7 +282,7 @@ class _Checker:
                     row = self.order.last_before(filler, reader)
                 seen = np.append(self.order.visit(buffer, filler), -1)[row]
                 latest = np.maximum(latest, seen)
-            boxes = self.order.block(_block_of(buffer))
+            boxes = self.order.block(block_of(buffer))
             sizes = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
             reads = np.all(sizes > 0, axis=0, keepdims=True)[0, visit]
             if buffer.circular is not None:  # Without new rows, all is from visits before.
@@ -353,7 +353,7 @@ class _Checker:
         points = box_columns(window.data, shape, rows).clamped_size.prod(axis=0)
         for dim in reduced:
             points = points * rows.size(dim)
-        block = self.order.block(_block_of(buffer))
+        block = self.order.block(block_of(buffer))
         outer = box_columns(buffer.window.data, shape, block)
         counts = np.bincount(visit, points, outer.clamped_size.shape[1]).astype(np.int64)
         sizes = outer.clamped_size.copy()
@@ -421,13 +421,6 @@ def _stays(value: SSAValue) -> bool:
     """Return True if a value is a buffer that stays for other kernels."""
     buffer = buffer_of(value)
     return buffer is not None and buffer.stays is not None
-
-
-def _block_of(buffer: BufferOp) -> Block:
-    block = buffer.parent_block()
-    if block is None:
-        raise KeyError("the buffer is not part of the program")
-    return block
 
 
 def _shape(value: SSAValue) -> tuple[int, ...]:

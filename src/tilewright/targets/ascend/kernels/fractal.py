@@ -311,6 +311,3 @@ def fractalise(
     A ``short`` one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
     ``wide``, blocks of columns."""
     return _Conversion(rows, columns, method, core, back, name, short, wide).program()
-
-
-__all__ = ["METHODS", "Method", "Piece", "fractalise", "piece_of"]

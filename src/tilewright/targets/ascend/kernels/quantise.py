@@ -134,6 +134,3 @@ def _between(
         name = CASTS[isa.element_of(ends[1]), isa.element_of(ends[0])]
         body.append(isa.vector(name, ends[0], ends[1:], rows, blocks, steps, lanes=PAIR))
     return [*body, isa.mask_of(2 * FLOATS, 2 * FLOATS)]
-
-
-__all__ = ["Blocks", "converted"]

@@ -411,6 +411,3 @@ def _inside(tree: Tree[Token], kind: str) -> Tree[Token] | None:
     if _words(cast) != [kind]:
         return None
     return trees(inner.children)[0] if inner.data == "inside" else inner
-
-
-__all__ = ["read_kernels", "verified"]

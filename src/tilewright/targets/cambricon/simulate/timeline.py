@@ -64,10 +64,6 @@ def timed(result: Result, machine: Machine) -> tuple[np.ndarray, Timeline, Timed
     latency = np.zeros(len(engines))
     for move in machine.moves:
         latency[engines.index(move.engine)] = move.latency
-    work = np.zeros((result.kernel_end.size, len(engines)))
-    for unit, at in zip(UNITS, number.tolist(), strict=True):
-        if at >= 0:
-            work[:, at] = result.kernel_busy[:, UNITS.index(unit)]
     timeline = Timeline(
         start=start,
         data=np.minimum(start + latency[commands["engine"]], end),
@@ -78,6 +74,5 @@ def timed(result: Result, machine: Machine) -> tuple[np.ndarray, Timeline, Timed
         kernel_start=np.where(np.isfinite(result.kernel_start), result.kernel_start, 0.0),
         kernel_end=result.kernel_end,
         kernel_bytes=result.kernel_bytes,
-        kernel_work=work,
     )
     return shown, timeline, commands

@@ -66,6 +66,3 @@ right by `shift`, half rounded up, saturated. It costs the bandwidth of what it 
         """Return the box that the transfer writes."""
         size = np.full_like(columns["target.address"], machine.number.bytes)
         return [box_touch(part.target, "target", size, columns, write=True)]
-
-
-__all__ = ["Convert"]

@@ -18,7 +18,7 @@ from tilewright.codegen.words import Column
 from tilewright.ir.types import Array
 from tilewright.targets.generic.families.ordering import others
 from tilewright.targets.generic.isa import InstructionSet
-from tilewright.targets.generic.lowering.parts import Part
+from tilewright.targets.generic.program import Part
 from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
 from tilewright.tile.queues import Command
 

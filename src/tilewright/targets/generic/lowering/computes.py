@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.codegen.program.elements import elements, fraction
-from tilewright.codegen.program.operands import Fields, Operand
+from tilewright.codegen.program.operands import Computed, Fields, Operand
 from tilewright.errors import refuse
-from tilewright.ir.types import element_name
+from tilewright.ir.types import Array, element_name
+from tilewright.machine import Machine, Primitive
 from tilewright.numerics import fixed
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.sparse import steps_of
@@ -17,9 +19,26 @@ from tilewright.targets.generic.families.layer_norm import OTHERS
 from tilewright.targets.generic.families.product import TAPS
 from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
-from tilewright.targets.generic.lowering.context import Context
-from tilewright.targets.generic.lowering.steps import element_columns, parameters, step_columns
-from tilewright.tile.dialect import BufferOp
+from tilewright.targets.generic.isa import Instruction
+from tilewright.targets.generic.lowering.steps import (
+    Tables,
+    element_columns,
+    parameters,
+    step_columns,
+)
+from tilewright.tile.dialect import BufferOp, TensorOp
+
+
+@dataclass(frozen=True)
+class Context(Computed):
+    """A compute, and what it takes to lower it."""
+
+    machine: Machine
+    part: Primitive
+    instruction: Instruction
+    tables: Tables
+    content: Callable[[TensorOp], Array]
+    """What a weight holds; raises TilewrightError where that is not known."""
 
 
 def lower_compute(context: Context) -> Fields:

@@ -74,6 +74,3 @@ def _names(buffer: BufferOp) -> dict[str, str]:
     compute = next((op for op in computes if isinstance(op, ComputeOp)), None)
     names = {} if compute is None else compute.dim_names
     return {dim: names.get(dim, dim) for dim in POINTS}
-
-
-__all__ = ["gather_columns"]

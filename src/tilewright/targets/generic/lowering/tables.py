@@ -11,7 +11,7 @@ from tilewright.errors import refuse
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lowering.hazards import Hazards, Use
-from tilewright.targets.generic.lowering.parts import Part
+from tilewright.targets.generic.program import Part
 
 TABLE_SLOT = 1024
 """Bytes of the memory that one table takes."""
