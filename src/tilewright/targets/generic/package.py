@@ -54,7 +54,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     if compilation.machine.c is not None:
         whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
         name = network_of(compilation.network).symbol.data
-        sizes = [*addresses.arenas.values(), len(lowering.table_image)]
+        sizes = {**addresses.arenas, "tables": len(lowering.table_image)}
         write_c(directory, name, instructions, whole, kernels, sizes)
 
 

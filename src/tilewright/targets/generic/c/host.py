@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.codegen.c.loops import ticket_type
 from tilewright.codegen.c.source import Writer
+from tilewright.codegen.c.template import filled
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.numerics import tables
 from tilewright.targets.generic.c.records import (
+    TEMPLATES,
     c_of,
     commands_of,
     function_of,
+    names_of,
     result_of,
 )
 from tilewright.targets.generic.families.gather import IMAGE, POINTS
@@ -68,63 +70,28 @@ def check_host(instructions: InstructionSet) -> None:
 def host_text(instructions: InstructionSet) -> str:
     """The C file of a machine's functions on the host."""
     machine = instructions.machine
-    named = c_of(machine)
-    writer = Writer()
-    writer.text(f"""\
-/* The functions of {named.prefix}.h on the host: queues of commands (queues.h), which
-   do what families.h says on arrays. */
-#include "{named.prefix}.h"
-
-#include <string.h>
-
-#include "families.h"
-#include "queues.h"
-""")
-    for memory in _memories(machine):
-        writer.line(f"static uint8_t {_array(memory)}[{machine.memory(memory).bytes}];")
-    for instruction in commands_of(instructions):
-        writer.line()
-        _function(writer, instruction, machine)
-    engines = f"enum {named.prefix}_engine engine, enum {named.prefix}_engine other"
-    ordering = {"wait": (named.wait, f"{ticket_type(named)} ticket")}
-    if named.signal:
-        flag = "uint32_t flag"
-        ordering = {"set_flag": (named.signal, flag), "await_flag": (named.wait, flag)}
-    for queue, (function, number) in ordering.items():
-        writer.text(f"""
-void {function}({engines}, {number}) {{
-    queues_{queue}((int)engine, (int)other, {number.split()[1]});
-}}""")
-    plain = {"barrier": named.barrier, "finish": named.finish}
-    for queue, function in plain.items():
-        if function:
-            writer.text(f"""
-void {function}(void) {{
-    queues_{queue}();
-}}""")
-    poison = f"{named.prefix}_host_poison"
-    writer.text(f"""
-/* Begins a run in an order of commands (queues_order in queues.h). No program depends on
-   what memories hold at its beginning: they are filled with what shows. */
-unsigned char {poison} = {POISON:#04x};
-""")
-    with writer.block(f"void {named.prefix}_host_start(unsigned order)"):
-        writer.line(f"queues_order({len(machine.engines)}, order);")
-        if named.signal:
-            writer.line(f"queues_flag_depth({machine.synchronisation.limit});")
-        for memory in _memories(machine):
-            writer.line(f"memset({_array(memory)}, {poison}, sizeof {_array(memory)});")
+    names = names_of(machine)
+    memories = {name: _array(name) for name in _memories(machine)}
     keeping = [m.name for m in machine.memories if "results" in m.resident]
-    if keeping:
-        writer.text(f"""
-/* The first byte of a memory in which results stay from kernel to kernel. */
-uint8_t *{named.prefix}_host_address(const char *memory) {{""")
-        for memory in keeping:
-            writer.text(f"""\
-    if (!strcmp(memory, "{memory}"))
-        return {_array(memory)};""")
-        writer.text("    return 0;\n}")
-    return str(writer)
+    return filled(
+        TEMPLATES / "host.c.in",
+        **names,
+        memories="\n".join(
+            f"static uint8_t {array}[{machine.memory(name).bytes}];"
+            for name, array in memories.items()
+        ),
+        functions="\n".join(_function(i, machine) for i in commands_of(instructions)).rstrip("\n"),
+        poison=f"{POISON:#04x}",
+        engines=len(machine.engines),
+        filled="\n".join(
+            f"    memset({array}, {names['prefix']}_host_poison, sizeof {array});"
+            for array in memories.values()
+        ),
+        kept="\n".join(
+            f'    if (!strcmp(memory, "{name}"))\n        return {_array(name)};'
+            for name in keeping
+        ),
+    )
 
 
 def _memories(machine: Machine) -> list[str]:
@@ -137,7 +104,9 @@ def _array(memory: str) -> str:
     return "memory_" + memory.replace("-", "_")
 
 
-def _function(writer: Writer, instruction: Instruction, machine: Machine) -> None:
+def _function(instruction: Instruction, machine: Machine) -> str:
+    """The function that starts a command, and the one that runs it."""
+    writer = Writer()
     name, family = function_of(instruction), instruction.family.name
     result = result_of(c_of(machine))
     gives = "" if result == "void" else "return "
@@ -150,6 +119,7 @@ def _function(writer: Writer, instruction: Instruction, machine: Machine) -> Non
 {result} {name}(const struct {name} *command) {{
     {gives}queues_issue({instruction.engine}, run_{name}, command, sizeof *command);
 }}""")
+    return str(writer)
 
 
 class _Conversion:

@@ -7,9 +7,11 @@ where those of fields have a dot.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from tilewright.codegen.c.loops import engine_constant, ticket_type
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.c.template import filled
 from tilewright.codegen.words import Field
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
@@ -61,81 +63,44 @@ def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
     return tuple(f"{name}_{member(field)}_{identifier(choice)}".upper() for choice in field.choices)
 
 
-_ABOUT = """\
-   A function that takes a record appends a command to its engine's queue, and returns the
-   command's ticket: how many commands the engine has been given. It keeps no pointer to
-   the record. Commands of one engine run in their order; those of several run side by
-   side. Addresses in main memory are 64-bit numbers, all others are bytes from the start
-   of their memory. */"""
-_ABOUT_FLAGS = """\
-   A function that takes a record appends a command to its engine's queue. It keeps no
-   pointer to the record. Commands of one engine run in their order; those of several run
-   side by side. Addresses in main memory are 64-bit numbers, all others are bytes from
-   the start of their memory. */"""
+TEMPLATES = Path(__file__).parent / "templates"
+"""The texts of a package's C, with names to fill in."""
+
+
+def names_of(machine: Machine) -> dict[str, object]:
+    """What templates call a machine's functions, and the depth of its flags."""
+    named = c_of(machine)
+    return {
+        "prefix": named.prefix,
+        "flags": bool(named.signal),
+        "signal": named.signal,
+        "barrier": named.barrier,
+        "wait": named.wait,
+        "finish": named.finish,
+        "ticket": ticket_type(named),
+        "depth": machine.synchronisation.limit,
+    }
 
 
 def header_text(instructions: InstructionSet) -> str:
     """Return the header of the functions that the machine's driver provides."""
     machine = instructions.machine
     named = c_of(machine)
-    guard = f"{named.prefix}_H".upper()
-    engines = ", ".join(engine_constant(named, engine.name) for engine in machine.engines)
-    ticket = "" if named.signal else f"typedef uint32_t {ticket_type(named)};\n\n"
-    writer = Writer()
-    writer.text(f"""\
-/* {comment(f"{machine.name}: what programs call, for its driver to provide.")}
-
-{_ABOUT_FLAGS if named.signal else _ABOUT}
-#ifndef {guard}
-#define {guard}
-
-#include <stdint.h>
-
-{ticket}enum {named.prefix}_engine {{ {engines} }};
-
-{_flags(machine, named) if named.signal else _tickets(named)}
-
-/* Returns once all engines have completed all commands{"" if named.signal else _AGAIN}. */
-void {named.finish}(void);
-
-/* Where the parts of a network lie in main memory. */
-struct {named.prefix}_memory {{
-    uint64_t weights;
-    uint64_t activations;
-    uint64_t tables;
-}};""")
+    records: list[str] = []
     for instruction in commands_of(instructions):
-        writer.line()
+        writer = Writer()
         _record(writer, instruction, named)
-    writer.text("\n#endif")
-    return str(writer)
-
-
-_AGAIN = "; tickets may begin at 1 again"
-
-
-def _tickets(named: CInterface) -> str:
-    engine, head = f"enum {named.prefix}_engine", f"void {named.wait}("
-    return f"""\
-/* What the engine is given after this starts only once the other engine has completed its
-   commands up to the ticket; 0 is no command. The caller need not wait. */
-{head}{engine} engine, {engine} other,
-{" " * len(head)}{ticket_type(named)} ticket);"""
-
-
-def _flags(machine: Machine, named: CInterface) -> str:
-    engine = f"enum {named.prefix}_engine"
-    depth, last = machine.synchronisation.limit, machine.synchronisation.count - 1
-    return f"""\
-/* Flags 0 to {last} of each ordered pair of engines. One is set once the engine has
-   completed all that it was given before; what the other is given after a wait starts
-   only once the flag is set, and takes it down. The caller need not wait. No flag is set
-   more than {depth} times ahead of its waits. */
-void {named.signal}({engine} engine, {engine} other, uint32_t flag);
-void {named.wait}({engine} engine, {engine} other, uint32_t flag);
-
-/* What any engine is given after this starts once all that was given before is done. */
-void {named.barrier}(void);"""
+        records.append(str(writer))
+    return filled(
+        TEMPLATES / "machine.h.in",
+        **names_of(machine),
+        about=comment(f"{machine.name}: what programs call, for its driver to provide."),
+        upper=named.prefix.upper(),
+        engines=", ".join(engine_constant(named, engine.name) for engine in machine.engines),
+        last=machine.synchronisation.count - 1,
+        indent=" " * len(named.wait),
+        records="\n".join(records).rstrip("\n"),
+    )
 
 
 def _record(writer: Writer, instruction: Instruction, named: CInterface) -> None:
