@@ -69,10 +69,14 @@ def test_a_small_trace(tmp_path):
     assert (second["start"], second["cycles"], second["busy"]) == (0, 120, 10)
 
 
-def test_labels_and_missing_names(tmp_path):
+def test_labels_lines_and_missing_names(tmp_path):
     events = trace(tmp_path / "t.json", tiles(1), label=lambda command: f"word {command}")
     assert [e["name"] for e in events if e["ph"] == "X"] == [
         *("kernel 0", "kernel 1", "word 0", "word 1")
+    ]
+    events = trace(tmp_path / "t.json", tiles(1), line=lambda command: f"a.text:{command}")
+    assert [e["args"].get("line") for e in events if e["ph"] == "X"] == [
+        *(None, None, "a.text:0", "a.text:1")
     ]
 
 

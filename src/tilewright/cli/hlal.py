@@ -142,17 +142,33 @@ def run_program(
 ) -> tuple[Program, Machine, Execution]:
     """Assemble and run, and write what was asked for."""
     from tilewright.targets.cambricon.hlal.run import execute
-    from tilewright.targets.cambricon.hlal.trace import write_timeline
 
     program, machine = read_program(file, target, settings, barriers)
     arrays = inputs_for(program, inputs, seed)
     execution = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
     if trace is not None:
         with written(trace) as fresh:
-            write_timeline(fresh, program, machine, execution.result)
+            write_timeline(fresh, program, machine, execution)
     if output is not None:
         console.save_arrays(output, execution.outputs)
     return program, machine, execution
+
+
+def write_timeline(path: Path, program: Program, machine: Machine, execution: Execution) -> None:
+    """Write a run's events with their lines; the scalar unit's accesses have a track of their
+    own."""
+    from tilewright.machine import Engine
+    from tilewright.simulate import write_trace
+    from tilewright.targets.cambricon.simulate.timeline import events_of
+
+    engines = Engine(name="scalar"), *machine.engines
+    shown = machine.model_copy(update={"engines": engines})
+    spans, commands, label = events_of(execution.result, program.words, shown)
+    words = execution.result.events[:, 0].tolist()
+    write_trace(
+        path, spans, commands, shown, kernels=[program.name], label=label,
+        line=lambda command: program.where(words[command]),
+    )  # fmt: skip
 
 
 def report(

@@ -29,7 +29,7 @@ from tilewright.simulate.commands import MAX_ENGINES, TimedArray
 
 
 @dataclass(frozen=True)
-class Timeline:
+class Spans:
     """The start and end of every command, in cycles from the start of the program."""
 
     start: NDArray[np.float64]
@@ -38,6 +38,16 @@ class Timeline:
     """Per command: its latency is over and its bytes begin to flow, or its compute begins."""
     end: NDArray[np.float64]
     """Per command: it has completed."""
+    kernel_end: NDArray[np.float64]
+    """Per kernel: the last end of its commands."""
+    kernel_bytes: NDArray[np.int64]
+    """Per kernel: bytes through main memory."""
+
+
+@dataclass(frozen=True)
+class Timeline(Spans):
+    """All that the timing core finds."""
+
     cycles: int
     """The whole program, rounded up."""
     busy: NDArray[np.float64]
@@ -46,10 +56,6 @@ class Timeline:
     """Bytes that flowed through main memory."""
     kernel_start: NDArray[np.float64]
     """Per kernel: the first start of its commands (0 for a kernel without commands)."""
-    kernel_end: NDArray[np.float64]
-    """Per kernel: the last end of its commands."""
-    kernel_bytes: NDArray[np.int64]
-    """Per kernel: bytes through main memory."""
 
     @property
     def kernel_cycles(self) -> NDArray[np.float64]:
@@ -96,12 +102,12 @@ def simulate(
         start,
         data,
         end,
+        kernel_end,
+        kernel_bytes,
         ceil(round(float(end.max(initial=0.0)), 6)),
         np.array([_busy(start[mine], end[mine]) for mine in np.split(order, first[1:-1])]),
         int(kernel_bytes.sum()),
         np.where(np.isinf(kernel_start), 0.0, kernel_start),
-        kernel_end,
-        kernel_bytes,
     )
 
 

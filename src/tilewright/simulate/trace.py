@@ -15,43 +15,48 @@ from typing import Any
 
 from tilewright.machine.model import Machine
 from tilewright.simulate.commands import TimedArray
-from tilewright.simulate.timing import Timeline
+from tilewright.simulate.timing import Spans
+
+Events = tuple[Spans, TimedArray, Callable[[int], str]]
+"""What a trace shows of a run: the times of commands, the commands, and their names."""
 
 _CHUNK = 4096
 
 
 def write_trace(
     path: Path,
-    timeline: Timeline,
+    spans: Spans,
     commands: TimedArray,
     machine: Machine,
     *,
     kernels: Sequence[str] = (),
     nodes: Sequence[Sequence[str]] = (),
     label: Callable[[int], str] | None = None,
+    line: Callable[[int], str] | None = None,
 ) -> None:
     """Write one event per command; ``kernels[k]`` names kernel k, ``nodes[k]`` its model nodes.
 
-    ``label`` names a command (by default it bears its kernel's name). Times are those of
-    ``machine.clock_hz``. The same timeline gives the same bytes; the file is written piece by
-    piece, in memory that does not grow with the number of commands.
+    ``label`` names a command (by default it bears its kernel's name), ``line`` its place in a
+    source text. Times are those of ``machine.clock_hz``. The same spans give the same bytes; the
+    file is written piece by piece, in memory that does not grow with the number of commands.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         separator = ""
-        for event in _events(timeline, commands, machine, kernels, nodes, label):
+        for event in _events(spans, commands, machine, kernels, nodes, label, line):
             file.write(separator + event)
             separator = ",\n"
         file.write("\n]}\n")
 
 
 def _events(
-    timeline: Timeline,
+    spans: Spans,
     commands: TimedArray,
     machine: Machine,
     kernels: Sequence[str],
     nodes: Sequence[Sequence[str]],
     label: Callable[[int], str] | None,
+    line: Callable[[int], str] | None,
 ) -> Iterator[str]:
     tracks = ["kernels", *(engine.name for engine in machine.engines)]
     yield _json({"ph": "M", "pid": 0, "name": "process_name", "args": {"name": machine.name}})
@@ -73,9 +78,9 @@ def _events(
         )
 
     before = 0.0
-    for kernel, end in enumerate(timeline.kernel_end.tolist()):
+    for kernel, end in enumerate(spans.kernel_end.tolist()):
         if end > before:
-            size = int(timeline.kernel_bytes[kernel])
+            size = int(spans.kernel_bytes[kernel])
             args = f'"nodes": {about[kernel]}, "bytes": {size}, "cycles": {end - before:.3f}'
             yield complete(0, names[kernel], before, end, args)
             before = end
@@ -86,9 +91,9 @@ def _events(
             commands["engine"][part].tolist(),
             commands["kernel"][part].tolist(),
             commands["bytes"][part].tolist(),
-            timeline.start[part].tolist(),
-            timeline.data[part].tolist(),
-            timeline.end[part].tolist(),
+            spans.start[part].tolist(),
+            spans.data[part].tolist(),
+            spans.end[part].tolist(),
             strict=True,
         )
         for command, (engine, kernel, size, start, data, end) in enumerate(rows, begin):
@@ -99,6 +104,8 @@ def _events(
                 f'"bytes": {size}, "start": {start:.3f}, "cycles": {end - start:.3f}, '
                 f'"busy": {end - data:.3f}'
             )
+            if line is not None:
+                args += f', "line": {_json(line(command))}'
             name = names[kernel] if label is None else _json(label(command))
             yield complete(engine + 1, name, shown, end, args)
 

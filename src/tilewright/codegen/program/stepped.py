@@ -40,7 +40,7 @@ from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.races import RaceReport, race_error
 from tilewright.simulate.timing import Timeline, simulate
-from tilewright.simulate.trace import write_trace
+from tilewright.simulate.trace import Events, write_trace
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,22 @@ class SteppedRunner(Runner):
         """The times of a run, after all its kernels where they tell."""
 
     @abstractmethod
+    def events(self) -> Events:
+        """What a trace shows of a run."""
+
     def write_trace(self, path: Path) -> None:
-        """The timeline of a run for Perfetto."""
+        """Write the timeline of a run for Perfetto."""
+        spans, commands, label = self.events()
+        rows = self.parts.file.kernels
+        write_trace(
+            path,
+            spans,
+            commands,
+            self.parts.machine,
+            kernels=[row.symbol for row in rows],
+            nodes=[row.nodes for row in rows],
+            label=label,
+        )
 
     def timed(self) -> Profile:
         """The profile of any run, without the host's time: nothing is run."""
@@ -283,18 +297,9 @@ class TimedRunner(SteppedRunner):
         """The times of any run."""
         return Times.of(self.timeline, self.parts.machine)
 
-    def write_trace(self, path: Path) -> None:
-        """The timeline of any run for Perfetto."""
-        rows = self.parts.file.kernels
-        write_trace(
-            path,
-            self.timeline,
-            self.commands,
-            self.parts.machine,
-            kernels=[row.symbol for row in rows],
-            nodes=[row.nodes for row in rows],
-            label=self.mnemonic,
-        )
+    def events(self) -> Events:
+        """Any run's events."""
+        return self.timeline, self.commands, self.mnemonic
 
 
 class WordRunner(TimedRunner):

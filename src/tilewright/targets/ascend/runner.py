@@ -19,6 +19,7 @@ from tilewright.graph.arenas import strided
 from tilewright.graph.dialect import KernelOp
 from tilewright.ir.types import Array
 from tilewright.numerics.poison import byte_of
+from tilewright.simulate.trace import Events
 from tilewright.targets.ascend.host import POISON, Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
@@ -181,11 +182,11 @@ class AscendRunner(SteppedRunner):
                 buffers[key][: data.size] = data
         return buffers[key][argument.offset :]
 
-    def write_trace(self, path: Path) -> None:
-        """The timeline for Perfetto."""
-        from tilewright.targets.ascend.timeline import write_timeline  # It reads C: on demand.
+    def events(self) -> Events:
+        """The commands of the core that computes the first block of each launch."""
+        from tilewright.targets.ascend.timeline import events_of  # It reads C: on demand.
 
-        write_timeline(path, self, self.times())
+        return events_of(self)
 
 
 def _extended(array: Array, axes: tuple[int, ...], length: Length) -> Array:

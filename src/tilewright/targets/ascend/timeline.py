@@ -1,4 +1,4 @@
-"""A timeline for Perfetto: kernels, and the pipes of the core that computes a launch's first block.
+"""The events of a trace: the pipes of the core that computes a launch's first block.
 
 The commands are those of the emitted C, which is read back; their times are the simulation's
 (timing.py), with all cores at work. Launches follow each other as in the report.
@@ -7,15 +7,13 @@ The commands are those of the emitted C, which is read back; their times are the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.codegen.program.stepped import Times
 from tilewright.simulate.commands import timed_table
-from tilewright.simulate.timing import Timeline
-from tilewright.simulate.trace import write_trace
+from tilewright.simulate.timing import Spans
+from tilewright.simulate.trace import Events
 from tilewright.targets.ascend.package import FOLDER
 from tilewright.targets.ascend.reader.kernels import read_kernels
 from tilewright.targets.ascend.sharing import first_block
@@ -25,10 +23,10 @@ if TYPE_CHECKING:
     from tilewright.targets.ascend.runner import AscendRunner
 
 
-def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
-    """Write the timeline of a run of the runner's last length.
+def events_of(runner: AscendRunner) -> Events:
+    """Return the events of a run of the runner's last length.
 
-    ``times`` are the run's. Raises TilewrightError for C that is none of ours (``cce-``).
+    Raises TilewrightError for C that is none of ours (``cce-``).
     """
     rows, machine = runner.parts.file.kernels, runner.parts.machine
     engines = {engine.name: number for number, engine in enumerate(machine.engines)}
@@ -45,27 +43,9 @@ def write_timeline(path: Path, runner: AscendRunner, times: Times) -> None:
     table["bytes"] = [timed.main_bytes for _, _, timed in entries]
     start = np.array([begin + timed.start for _, begin, timed in entries], np.float64)
     end = np.array([begin + timed.end for _, begin, timed in entries], np.float64)
-    busy = [times.busy.get(engine.name, 0.0) for engine in machine.engines]
-    timeline = Timeline(
-        start=start,
-        data=start,
-        end=end,
-        cycles=times.cycles,
-        busy=np.array(busy),
-        main_bytes=times.main_bytes,
-        kernel_start=times.kernel_start,
-        kernel_end=times.kernel_end,
-        kernel_bytes=times.kernel_bytes,
-    )
-    write_trace(
-        path,
-        timeline,
-        table,
-        machine,
-        kernels=[row.symbol for row in rows],
-        nodes=[row.nodes for row in rows],
-        label=lambda command: entries[command][2].command.name,
-    )
+    times = runner.times()
+    spans = Spans(start, start, end, times.kernel_end, times.kernel_bytes)
+    return spans, table, lambda command: entries[command][2].command.name
 
 
 def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,9 +10,10 @@ from tilewright.codegen.program.interface import Profile
 from tilewright.codegen.program.stepped import SteppedRunner, Times
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import spoil
+from tilewright.simulate.trace import Events
 from tilewright.targets.cambricon.lowering.network import CONSTANTS
 from tilewright.targets.cambricon.simulate import Simulator
-from tilewright.targets.cambricon.simulate.timeline import write_events
+from tilewright.targets.cambricon.simulate.timeline import events_of
 
 
 class CambriconRunner(SteppedRunner):
@@ -91,14 +90,6 @@ class CambriconRunner(SteppedRunner):
             result.busy,
         )
 
-    def write_trace(self, path: Path) -> None:
-        """The executed words for Perfetto."""
-        rows = self.parts.file.kernels
-        write_events(
-            path,
-            self._simulator.result(),
-            self.words,
-            self.parts.machine,
-            kernels=[row.symbol for row in rows],
-            nodes=[row.nodes for row in rows],
-        )
+    def events(self) -> Events:
+        """The executed words."""
+        return events_of(self._simulator.result(), self.words, self.parts.machine)

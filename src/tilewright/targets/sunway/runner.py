@@ -31,7 +31,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.planning.own import start_cycles
 from tilewright.simulate.commands import timed_table
-from tilewright.simulate.timing import Timeline
+from tilewright.simulate.timing import Spans
 from tilewright.simulate.trace import write_trace
 from tilewright.system.temporary import temporary_folder
 from tilewright.targets.sunway.chip import GROUPS
@@ -205,20 +205,12 @@ class SunwayRunner(Runner):
         layers = [kernel for kernel in profile.kernels if not kernel.on_host]
         nothing = np.zeros(0)
         ends = np.array([kernel.end or 0 for kernel in layers], np.float64)
-        machine = Machine.from_json(self.manifest["machine"])
-        timeline = Timeline(
-            *(nothing, nothing, nothing, int(profile.cycles or 0)),
-            busy=np.zeros(len(machine.engines)),
-            main_bytes=profile.dram_bytes or 0,
-            kernel_start=np.array([kernel.start or 0 for kernel in layers], np.float64),
-            kernel_end=ends,
-            kernel_bytes=np.array([kernel.dram_bytes or 0 for kernel in layers], np.int64),
-        )
+        moved = np.array([kernel.dram_bytes or 0 for kernel in layers], np.int64)
         write_trace(
             path,
-            timeline,
+            Spans(nothing, nothing, nothing, ends, moved),
             timed_table(0),
-            machine,
+            Machine.from_json(self.manifest["machine"]),
             kernels=[kernel.symbol for kernel in layers],
             nodes=[kernel.nodes for kernel in layers],
         )

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.targets.cambricon.hlal.running import MACHINE, Array, arrays, build, outputs
 
+from tilewright.cli.hlal import write_timeline
 from tilewright.errors import TilewrightError
 from tilewright.numerics import fixed
 from tilewright.targets.cambricon.hlal.listing import listing
 from tilewright.targets.cambricon.hlal.run import execute
-from tilewright.targets.cambricon.hlal.trace import write_timeline
 from tilewright.targets.cambricon.simulate.simulator import run
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "hlal"
@@ -158,10 +158,11 @@ def test_the_trace_names_lines(tmp_path: Path) -> None:
     program = build((EXAMPLES / "own_block.hlal").read_text())
     given = arrays(program, np.random.default_rng(5), 300)
     found = execute(program, MACHINE, given, trace=True)
-    write_timeline(tmp_path / "t.json", program, MACHINE, found.result)
+    write_timeline(tmp_path / "t.json", program, MACHINE, found)
     events = [
         e for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if e["ph"] == "X"
     ]
+    events = [e for e in events if "command" in e["args"]]
     moved = sum(e["args"]["bytes"] for e in events)
     assert len(events) == len(found.result.events) and moved > 0
     assert all("p.hlal:" in e["args"]["line"] for e in events)

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from tests.targets.cambricon.simulate.running import R, number
 
+from tilewright.simulate import write_trace
 from tilewright.targets.cambricon.machine import MACHINE
 from tilewright.targets.cambricon.simulate import Simulator
-from tilewright.targets.cambricon.simulate.timeline import write_events
+from tilewright.targets.cambricon.simulate.timeline import events_of
 from tilewright.targets.cambricon.statements import assemble_statements, statement
 
 
@@ -29,7 +30,9 @@ def test_events_are_written_with_names_times_and_kernels(tmp_path: Path) -> None
     simulator.run()
     result = simulator.result()
     path = tmp_path / "trace.json"
-    write_events(path, result, words, MACHINE, kernels=["a", "b"], nodes=[["x"], ["y", "z"]])
+    spans, table, label = events_of(result, words, MACHINE)
+    nodes = [["x"], ["y", "z"]]
+    write_trace(path, spans, table, MACHINE, kernels=["a", "b"], nodes=nodes, label=label)
     found = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
     commands = [e for e in found if "command" in e["args"]]
     assert [e["name"] for e in commands] == ["VLOAD", "VAV.wide.shift=2.wide0.wide1", "VSTORE"]
