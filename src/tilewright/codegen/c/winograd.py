@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilewright.codegen.c.template import filled
+from tilewright.system.template import filled
 
 _TILES, _PAIRS = (8, 6, 4), ((6, 8), (4, 6), (2, 6), (2, 4))
 

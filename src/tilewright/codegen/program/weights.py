@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import refuse
 from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.ir.types import element_dtype, layout_of, tensor_type
 from tilewright.planning.layout import Layout
+from tilewright.system.template import filled
 
 LARGEST_ARRAY = 64 << 20
 """Bytes of weights that are written as C at most: compilers take long for more."""

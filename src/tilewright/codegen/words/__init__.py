@@ -21,7 +21,7 @@ from tilewright.codegen.words.fields import (
     selector,
 )
 from tilewright.codegen.words.instructions import Instruction, InstructionSet
-from tilewright.codegen.words.manual import field_table, manual
+from tilewright.codegen.words.manual import manual
 from tilewright.codegen.words.program import (
     Group,
     Program,
@@ -50,7 +50,6 @@ __all__ = [
     "disassemble",
     "encode",
     "encode_columns",
-    "field_table",
     "from_bytes",
     "instruction_text",
     "lay_out",

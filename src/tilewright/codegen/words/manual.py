@@ -1,67 +1,87 @@
-"""The instruction manual, made from the definitions."""
+"""The instruction manual, made from the definitions: a markdown page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
 from tilewright.codegen.words.fields import Field, Format
 from tilewright.codegen.words.instructions import Instruction, InstructionSet
+from tilewright.machine import Machine
+from tilewright.system.template import filled
 
 
 def manual(instructions: InstructionSet[Instruction], introduction: str = "") -> str:
-    """A markdown page: every instruction with its meaning, length and fields."""
-    opcode = instructions.opcode
-    lines = [
-        f"# Instructions of {instructions.name}",
-        "",
-        *([introduction, ""] if introduction else []),
-        f"Instructions are rows of units of {instructions.unit_bits} bits, "
-        f"{instructions.order}-endian in files; the opcode lies in bits "
-        f"{_bits(opcode, instructions.opcode_low)} of the "
-        "first. Bits that no field names are zero.",
-        "",
-        "Assembly has one instruction a line, `mnemonic field=value, ...`; fields that are left "
-        "out hold their default. Names of a set are joined by `+`. `;` starts a remark.",
-        "",
-        "| instruction | opcode | units |",
-        "|---|---|---|",
-        *(
-            f"| [{instruction.mnemonic}](#{instruction.mnemonic}) | "
-            f"{instruction.opcode:#x} | {instruction.units} |"
-            for instruction in instructions.instructions
-        ),
-        "",
-    ]
-    for instruction in instructions.instructions:
-        lines += _page(instruction)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _page(instruction: Instruction) -> list[str]:
-    return [
-        f"## {instruction.mnemonic}",
-        "",
-        instruction.meaning,
-        "",
-        *(field_table(instruction.format) if instruction.format.fields else []),
-    ]
-
-
-def field_table(form: Format) -> list[str]:
-    """Lines of a table of the fields: place, values, default, meaning."""
-    lines = [
-        "| field | unit | bits | values | default | meaning |",
-        "|---|---|---|---|---|---|",
-    ]
-    for field in form.fields:
-        unit, low = form.places[field.name]
-        lines.append(
-            f"| `{field.name}` | {unit} | {_bits(field, low)} | {field.allowed()} | "
-            f"{field.text(field.initial)} | {_meaning(field)} |"
+    """Every instruction with its meaning, length and fields."""
+    text = filled(
+        Path(__file__).with_suffix(".in"),
+        introduction=introduction,
+        unit_bits=instructions.unit_bits,
+        order=instructions.order,
+        opcode=bits_text(instructions.opcode_low, instructions.opcode.bits),
+    )
+    sections = {
+        one.mnemonic: (
+            (f"{one.opcode:#x}", str(one.units)),
+            (one.meaning, *([field_table(one.format)] if one.format.fields else ())),
         )
-    return [*lines, ""]
+        for one in instructions.instructions
+    }
+    return page(instructions.name, text, ("opcode", "units"), sections)
 
 
-def _bits(field: Field, low: int) -> str:
-    return f"{low + field.bits - 1}:{low}" if field.bits > 1 else f"{low}"
+def page(
+    name: str,
+    introduction: str,
+    columns: Sequence[str],
+    instructions: Mapping[str, tuple[Sequence[str], Iterable[str]]],
+) -> str:
+    """An introduction, a table of all instructions and a section for each.
+
+    ``instructions`` have, by mnemonic, the cells of that table under ``columns``, and the
+    paragraphs of the section.
+    """
+    rows = ([f"[{name}](#{name.lower()})", *cells] for name, (cells, _) in instructions.items())
+    parts = [f"# Instructions of {name}", introduction.rstrip()]
+    parts.append(table(["instruction", *columns], rows))
+    for mnemonic, (_, paragraphs) in instructions.items():
+        parts += [f"## {mnemonic}", *paragraphs]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A markdown table."""
+    lines = ["| " + " | ".join(row) + " |" for row in (columns, *rows)]
+    return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]])
+
+
+def field_table(form: Format) -> str:
+    """A table of the fields: place, values, default, meaning."""
+    rows = (
+        [
+            f"`{field.name}`",
+            str(form.places[field.name][0]),
+            bits_text(form.places[field.name][1], field.bits),
+            field.allowed(),
+            field.text(field.initial),
+            _meaning(field),
+        ]
+        for field in form.fields
+    )
+    return table(["field", "unit", "bits", "values", "default", "meaning"], rows)
+
+
+def memory_list(machine: Machine) -> str:
+    """A list of the memories with their sizes."""
+    return "\n".join(
+        f"- `{memory.name}`: {'main memory' if memory.bytes is None else f'{memory.bytes} bytes'}"
+        for memory in machine.memories
+    )
+
+
+def bits_text(low: int, bits: int) -> str:
+    """A place in a word, highest bit first."""
+    return f"{low + bits - 1}:{low}" if bits > 1 else f"{low}"
 
 
 def _meaning(field: Field) -> str:

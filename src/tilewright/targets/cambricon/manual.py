@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+from tilewright.codegen.words.manual import bits_text, memory_list, page, table
 from tilewright.machine import Machine
+from tilewright.system.template import filled
 from tilewright.targets.cambricon.formats import (
     IMMEDIATE_BITS,
     IMMEDIATE_FLAG,
@@ -32,79 +37,53 @@ def manual(machine: Machine) -> str:
         f"{move.bytes_per_cycle:g} bytes per cycle"
         for move in machine.moves
     )
-    memories = "\n".join(
-        f"- `{memory.name}`: {'main memory' if memory.bytes is None else f'{memory.bytes} bytes'}"
-        for memory in machine.memories
+    introduction = filled(
+        Path(__file__).with_suffix(".in"),
+        description=machine.description,
+        word_bits=WORD_BITS,
+        registers=REGISTERS,
+        lanes=lanes_of(machine),
+        queue=queue_of(machine),
+        refill=REFILL,
+        memories=memory_list(machine),
+        moves=moves,
     )
-    lines = [
-        f"# Instructions of {machine.name}",
-        "",
-        machine.description,
-        "",
-        f"Words have {WORD_BITS} bits and are stored little-endian. There are {REGISTERS} "
-        f"registers of 32 bits, {lanes_of(machine)} lanes, and a memory queue that holds "
-        f"{queue_of(machine)} instructions. A branch that was not foreseen (backwards and not "
-        f"taken, forwards and taken, by a register) costs {REFILL} cycles more. In formulas `#` is "
-        "the number of elements. Bits that no field names are zero.",
-        "",
-        memories,
-        "",
-        moves,
-        "",
-        "| instruction | opcode | unit | what it does |",
-        "|---|---|---|---|",
-        *(
-            f"| [{instruction.mnemonic}](#{instruction.mnemonic.lower()}) | "
-            f"{instruction.opcode:#04x} | {instruction.unit} | {instruction.meaning} |"
-            for instruction in INSTRUCTIONS
-        ),
-        "",
-    ]
-    for instruction in INSTRUCTIONS:
-        lines += _page(instruction)
-    return "\n".join(lines).rstrip() + "\n"
+    sections = {
+        one.mnemonic: ((f"{one.opcode:#04x}", one.unit, one.meaning), _section(one))
+        for one in INSTRUCTIONS
+    }
+    return page(machine.name, introduction, ("opcode", "unit", "what it does"), sections)
 
 
-def _page(instruction: Instruction) -> list[str]:
+def _section(instruction: Instruction) -> Iterator[str]:
     operands = ", ".join(_written(operand) for operand in instruction.operands)
-    lines = [
-        f"## {instruction.mnemonic}",
-        "",
-        f"    {instruction.mnemonic} {operands}",
-        "",
-        f"{instruction.meaning}.",
-        "",
-        f"Unit: {instruction.unit}. Cycles: {instruction.cycles}.",
-        "",
-        "| field | bits | meaning |",
-        "|---|---|---|",
-        f"| opcode | {_bits(WORD_BITS - OPCODE_BITS, OPCODE_BITS)} | {instruction.opcode:#04x} |",
-    ]
+    yield f"    {instruction.mnemonic} {operands}"
+    yield f"{instruction.meaning}."
+    yield f"Unit: {instruction.unit}. Cycles: {instruction.cycles}."
+    yield table(["field", "bits", "meaning"], _fields(instruction))
+
+
+def _fields(instruction: Instruction) -> Iterator[tuple[str, str, str]]:
+    opcode = bits_text(WORD_BITS - OPCODE_BITS, OPCODE_BITS)
+    yield "opcode", opcode, f"{instruction.opcode:#04x}"
     for operand in instruction.operands:
         if operand.has_register:
             written = ", written" if operand.written else ""
-            place = _bits(instruction.low(operand.name), REGISTER_BITS)
-            lines.append(f"| `{operand.name}` | {place} | register: {operand.meaning}{written} |")
+            place = bits_text(instruction.low(operand.name), REGISTER_BITS)
+            yield f"`{operand.name}`", place, f"register: {operand.meaning}{written}"
     if instruction.numbered:
         operand = next(operand for operand in instruction.operands if operand.has_immediate)
-        place = _bits(instruction.low(NUMBER.name), IMMEDIATE_BITS)
-        lines.append(f"| `{operand.name}` | {place} | number, signed: {operand.meaning} |")
+        place = bits_text(instruction.low(NUMBER.name), IMMEDIATE_BITS)
+        yield f"`{operand.name}`", place, f"number, signed: {operand.meaning}"
     if instruction.flagged:
-        lines.append(
-            f"| immediate | {IMMEDIATE_FLAG.low} | the number stands for the last operand |"
-        )
+        yield "immediate", str(IMMEDIATE_FLAG.low), "the number stands for the last operand"
     for modifier in sorted(instruction.modifiers, key=lambda modifier: -modifier.low):
         name = modifier.name if modifier.is_flag else f"{modifier.name}=N"
         signed = ", signed" if modifier.signed else ""
-        place = _bits(modifier.low, modifier.bits)
-        lines.append(f"| `.{name}` | {place} | {modifier.meaning}{signed} |")
-    return [*lines, ""]
+        place = bits_text(modifier.low, modifier.bits)
+        yield f"`.{name}`", place, f"{modifier.meaning}{signed}"
 
 
 def _written(operand: Operand) -> str:
     name = f"#{operand.name}" if operand.kind == "immediate" else f"${operand.name}"
     return name + NOTATION[operand.kind]
-
-
-def _bits(low: int, bits: int) -> str:
-    return f"{low + bits - 1}:{low}" if bits > 1 else f"{low}"

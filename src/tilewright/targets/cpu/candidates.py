@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.c.compiler import FLAGS, build_library
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KERNEL, KernelSource
 from tilewright.codegen.host.library import arena
 from tilewright.errors import TilewrightError
@@ -22,6 +21,7 @@ from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
+from tilewright.system.template import filled
 from tilewright.system.temporary import temporary_folder
 from tilewright.targets.cpu.headers import HEADERS, SUPPORT, header
 from tilewright.targets.cpu.processors import this_processor

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tilewright.codegen.c.compiler import CHOICE, FLAGS
 from tilewright.codegen.c.source import comment
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KERNEL, KernelSource
 from tilewright.codegen.host.ports import Port
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
+from tilewright.system.template import filled
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
 from tilewright.targets.cpu.headers import SUPPORT
 from tilewright.targets.cpu.processors import Processor

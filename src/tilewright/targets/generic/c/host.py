@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.codegen.c.source import Writer
-from tilewright.codegen.c.template import filled
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.numerics import tables
+from tilewright.system.template import filled
 from tilewright.targets.generic.c.records import (
     TEMPLATES,
     c_of,

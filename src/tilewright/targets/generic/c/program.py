@@ -15,11 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from tilewright.codegen.c.source import Writer, comment
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.main import FILES
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import Refusals
 from tilewright.graph.names import Namer, network_name
+from tilewright.system.template import filled
 from tilewright.targets.generic.c.calls import MEMORY, kernel_body
 from tilewright.targets.generic.c.host import check_host, host_text
 from tilewright.targets.generic.c.records import TEMPLATES, c_of, header_text

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tilewright.codegen.c.loops import engine_constant, ticket_type
 from tilewright.codegen.c.source import Writer, comment
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.words import Field
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.machine import Machine
 from tilewright.machine.c_functions import CInterface
+from tilewright.system.template import filled
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 
 

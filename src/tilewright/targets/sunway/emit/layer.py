@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import comment
-from tilewright.codegen.c.template import filled
+from tilewright.system.template import filled
 
 TEMPLATES = Path(__file__).parent / "templates"
 """Where the texts of a package's files lie."""

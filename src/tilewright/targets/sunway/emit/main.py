@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.codegen.c.source import Writer
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.main import Main
+from tilewright.system.template import filled
 from tilewright.targets.sunway.emit.layer import TEMPLATES, LayerHead
 
 WIDTH = 100

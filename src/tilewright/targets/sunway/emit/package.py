@@ -28,7 +28,6 @@ from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter, Place, place_text
 from tilewright.codegen.c.prune import drop_unread, prune_folder
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
 from tilewright.codegen.host.main import FILES, Main
@@ -42,6 +41,7 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.machine import Machine
+from tilewright.system.template import filled
 from tilewright.targets.sunway.emit.charge import charge_texts
 from tilewright.targets.sunway.emit.layer import TEMPLATES, LayerHead
 from tilewright.targets.sunway.emit.main import Call, layers_text, main_text

@@ -8,9 +8,9 @@ goes through the rest of the kernel's chain, element by element.
 from __future__ import annotations
 
 from tilewright.codegen.c.source import plus
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.c.winograd import INPUT, OUTPUT
 from tilewright.codegen.nest.value import Value, least
+from tilewright.system.template import filled
 from tilewright.targets.sunway.emit.layer import TEMPLATES
 from tilewright.targets.sunway.emit.rows import Rows, pointer_at
 

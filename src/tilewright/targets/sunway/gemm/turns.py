@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilewright.codegen.c.template import filled
+from tilewright.system.template import filled
 from tilewright.targets.sunway.gemm.mesh import ROLES, role_loop
 
 

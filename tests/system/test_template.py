@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.codegen.c.template import filled
+from tilewright.system.template import filled
 
 TEXT = """\
 int @name@_run(@kind@ x);
