@@ -48,6 +48,31 @@ def test_text_is_kept() -> None:
     assert '      %0 = tile.stage "matmul"(%bx [n, ci], %bw [co, ci]) to [n, co]' in text
 
 
+EVERY_PART = """\
+tile.program "p" on "m" [n 2, co 8] levels ["a"] slots [["x", 2]] shared "n co" exchanged [["x", 1]] rooms [["a", 64]] nodes ["one", "two"] attributes {issuer = "host"} {
+  %x = tile.tensor "x" {role = "input"} : tensor<2x8xf32>
+  tile.loop "co" 0 to 8 step 4 for "a" {
+    %b = tile.buffer "b" of %x [n, co] in "a" slots 1 accumulates circular 1 stays at_store role "input" shape [2, 4] address 0 bytes 32 {note}
+    %g = tile.buffer "g" of %b [n, co] gathers [n, co + 1] fill -3 as tensor<2x8xf32> in "b" slots 2
+    %c = tile.buffer "c" of %g [n, co] as tensor<2x8xf16> in "c" slots 2 role "output"
+    tile.move %x to %b on "load" with "img2col" joined ahead waits ["free x"]
+    tile.signal "load" to "compute" ids [0, 1] of %b
+    tile.wait "load" to "compute" ids [2]
+    tile.barrier "a \\"reason\\""
+    tile.domain [co_1 = co + 1] sliding ["co_1"] {
+      tile.compute "p" on "compute" to %c waits ["ready b"] options {rows = 2, kind = "a"} dims {co = "co_1"} {
+        %0 = tile.stage "relu"(%g [n, co], %b [n, co]) to [n, co] with {axes = [1], scale = 0.5} node "one" : tensor<2x8xf16>
+      }
+    }
+  }
+}"""  # noqa: E501
+
+
+def test_every_part_is_kept() -> None:
+    (program,) = programs_of(Parser(context(), EVERY_PART).parse_module())
+    assert to_text(program) == EVERY_PART
+
+
 def test_unknown_attributes_are_kept() -> None:
     text = PROGRAM.replace("slots 2", 'slots 2 {note = "mine"}').replace(
         "step 4 {", "step 4 attributes {unit, list = [1, 2]} {"

@@ -1,32 +1,46 @@
-"""Reading and printing the parts that the tile operations' text is made of."""
+"""Reading and printing the parts that the tile operations' text is made of.
+
+An operation states its syntax as ``TEXT``, words with spaces between:
+
+- ``to`` is a keyword, ``[joined]`` an optional one, which stands for a UnitAttr of that name;
+- ``$name`` is a property as a string, ``#name`` as an integer, ``=name`` as any plain value,
+  ``{name}`` as a dictionary of pairs, ``*name`` as a list;
+- ``%name`` is an operand, ``:`` the type of the result;
+- ``[with $name]`` is a keyword with one of these, left out where there is no such property or
+  operand, or where the list (``*name``) is empty;
+- ``...a,b`` is what the operation prints and reads itself, properties ``a`` and ``b``.
+
+Other properties and attributes follow as a dictionary, then the body.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tilewright.ir import (
+    ArrayAttr,
     Attribute,
     Block,
-    IRDLOperation,
     PlainParser,
     Printer,
     PythonValue,
-    Region,
     SSAValue,
+    StringAttr,
+    UnitAttr,
     from_attribute,
+    integer,
     to_attribute,
 )
-from tilewright.tile.attributes import WindowAttr
 
 if TYPE_CHECKING:
-    from tilewright.tile.operations import BufferOp, ProgramOp, StageOp
+    from tilewright.tile.operations.base import TextOperation
 
-HEADER = ("levels", "slots", "shared", "exchanged", "rooms")
-"""The optional properties of a program that its text has, in this order."""
-
-Op = TypeVar("Op", bound=IRDLOperation)
+Op = TypeVar("Op", bound="TextOperation")
 _MAXIMUM_DEPTH = 16
 
 
@@ -100,39 +114,6 @@ def parse_integer(parser: PlainParser) -> int:
     return parser.parse_integer(allow_boolean=False)
 
 
-def print_rest(printer: Printer, op: IRDLOperation, printed: Iterable[str] = ()) -> None:
-    """Print the properties and attributes that are not among ``printed``, as a dictionary.
-
-    Before a body the keyword ``attributes`` tells the dictionary from the body.
-    """
-    shown = set(printed)
-    rest = {name: value for name, value in op.properties.items() if name not in shown}
-    rest.update(op.attributes)
-    if rest:
-        printer.print_string(" attributes " if op.regions else " ")
-        printer.print_attr_dict(rest)
-
-
-def parse_rest(
-    parser: PlainParser,
-    kind: type[IRDLOperation],
-    properties: Mapping[str, Attribute | None],
-    keyword: bool,
-) -> tuple[dict[str, Attribute], dict[str, Attribute]]:
-    """Read what ``print_rest`` printed; returns all properties and the other attributes."""
-    known = kind.get_irdl_definition().properties
-    stated = {name: value for name, value in properties.items() if value is not None}
-    others: dict[str, Attribute] = {}
-    rest: Mapping[str, Attribute] = {}
-    if not keyword or parser.parse_optional_keyword("attributes"):
-        rest = parser.parse_optional_attr_dict()
-    for name, value in rest.items():
-        if name in stated:
-            parser.raise_error(f"{name} is given twice")
-        (stated if name in known else others)[name] = value
-    return stated, others
-
-
 def pairs_text(pairs: Attribute) -> str:
     """``[name, value]`` pairs as ``{strides = [1, 1], group = 2}``."""
     items = cast("tuple[tuple[str, PythonValue], ...]", from_attribute(pairs))
@@ -150,137 +131,109 @@ def parse_pairs(parser: PlainParser) -> Attribute:
     return to_attribute(parser.parse_comma_separated_list(parser.Delimiter.BRACES, pair))
 
 
-def optional_plain(parser: PlainParser, keyword: str) -> Attribute | None:
-    """Read ``keyword value``, if the keyword comes next."""
-    if parser.parse_optional_keyword(keyword) is None:
-        return None
-    return to_attribute(parse_plain(parser))
+@dataclass
+class Found:
+    """The parts of an operation that have been read."""
+
+    properties: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+    operands: list[SSAValue | Sequence[SSAValue]] = field(
+        default_factory=list[SSAValue | Sequence[SSAValue]]
+    )
+    results: list[Attribute] = field(default_factory=list[Attribute])
 
 
-def print_optional(printer: Printer, op: IRDLOperation, *names: str) -> None:
-    """Print ``name value`` for those of the properties that are there."""
-    for name in names:
-        attribute = op.properties.get(name)
-        if attribute is not None:
-            printer.print_string(f" {name} {plain_text(from_attribute(attribute))}")
+_PART = re.compile(r"\[(\w+) ?(\S*?)\]|(\w+)|(\S+)")
+
+_READ: Mapping[str, Callable[[PlainParser], Attribute]] = {
+    "$": lambda parser: StringAttr(parser.parse_str_literal()),
+    "#": lambda parser: integer(parse_integer(parser)),
+    "=": lambda parser: to_attribute(parse_plain(parser)),
+    "*": lambda parser: to_attribute(parse_plain(parser)),
+    "{": parse_pairs,
+    "?": lambda parser: UnitAttr(),
+}
 
 
-def print_body(printer: Printer, region: Region) -> None:
-    """Print a region of one block."""
-    printer.print_string(" ")
-    printer.print_region(region, print_entry_block_args=False, print_empty_block=False)
+@cache
+def _parts(text: str) -> tuple[tuple[bool, str, str, str], ...]:
+    """Of each part: whether it is optional, its keyword, the kind and the name of its item."""
+    parts: list[tuple[bool, str, str, str]] = []
+    for optional, item, keyword, alone in _PART.findall(text):
+        item = item or (f"?{optional}" if optional else alone)
+        parts.append((bool(optional), optional or keyword, item[:1], item[1:].rstrip("}")))
+    return tuple(parts)
 
 
-def finish(
-    parser: PlainParser,
-    kind: type[Op],
-    properties: Mapping[str, Attribute | None],
-    operands: Sequence[SSAValue | Sequence[SSAValue]] = (),
-    results: Sequence[Attribute] = (),
-    *,
-    region: bool = False,
-) -> Op:
-    """Read the rest of an operation's text (dictionary, then body) and make the operation."""
-    stated, others = parse_rest(parser, kind, properties, keyword=region)
-    regions: list[Region] = []
-    if region:
-        body = parser.parse_region()
-        if not body.blocks:
-            body.add_block(Block())
-        regions.append(body)
+def print_operation(printer: Printer, op: TextOperation) -> None:
+    """Print what stands after the name of an operation."""
+    rest = dict(op.properties)
+    for optional, keyword, kind, name in _parts(op.TEXT):
+        value: Any = getattr(op, name) if kind == "%" else rest.pop(name, None)
+        if optional and (value is None or (kind == "*" and value == ArrayAttr([]))):
+            continue
+        printer.print_string(f" {keyword}" if keyword else "")
+        if kind == "%":
+            printer.print_string(" ")
+            printer.print_operand(value)
+        elif kind == ":":
+            printer.print_string(" : ")
+            printer.print_attribute(op.results[0].type)
+        elif kind == ".":
+            op.print_own(printer)
+            for own in name.strip(".").split(","):
+                rest.pop(own, None)
+        elif kind == "{":
+            printer.print_string(f" {pairs_text(value)}")
+        elif kind and kind != "?":
+            printer.print_string(f" {plain_text(from_attribute(value))}")
+    rest |= op.attributes
+    if rest:
+        # Before a body the keyword tells the dictionary from the body.
+        printer.print_string(" attributes " if op.regions else " ")
+        printer.print_attr_dict(rest)
+    for region in op.regions:
+        printer.print_string(" ")
+        printer.print_region(region, print_entry_block_args=False, print_empty_block=False)
+
+
+def parse_operation(parser: PlainParser, kind: type[Op]) -> Op:
+    """Read what ``print_operation`` printed."""
+    found = Found()
+    for optional, keyword, form, name in _parts(kind.TEXT):
+        present = True
+        if optional:
+            present = parser.parse_optional_keyword(keyword) is not None
+        elif keyword:
+            parser.parse_keyword(keyword)
+        if form == "%":
+            values = [parse_value(parser)] if present else []
+            found.operands.append(values if optional else values[0])
+        elif form == ":":
+            parser.parse_punctuation(":")
+            found.results.append(parser.parse_type())
+        elif form == ".":
+            kind.parse_own(parser, found)
+        elif form and present:
+            found.properties[name] = _READ[form](parser)
+        elif form == "*":
+            found.properties[name] = ArrayAttr([])
+    definition = kind.get_irdl_definition()
+    others: dict[str, Attribute] = {}
+    rest: Mapping[str, Attribute] = {}
+    if not definition.regions or parser.parse_optional_keyword("attributes"):
+        rest = parser.parse_optional_attr_dict()
+    for name, value in rest.items():
+        if name in found.properties:
+            parser.raise_error(f"{name} is given twice")
+        (found.properties if name in definition.properties else others)[name] = value
+    regions = [parser.parse_region() for _ in definition.regions]
+    for region in regions:
+        if not region.blocks:
+            region.add_block(Block())
     return kind.build(
-        operands=operands,
-        result_types=results,
-        properties=stated,
+        operands=found.operands,
+        result_types=found.results,
+        properties=found.properties,
         attributes=others,
         regions=regions,
     )
-
-
-def print_program(printer: Printer, op: ProgramOp) -> None:
-    """Print what stands after ``tile.program``."""
-    reduction = op.reduction_dims
-    parallel = [f"{dim} {n}" for dim, n in op.extents.items() if dim not in reduction]
-    reduced = [f"{dim} {n}" for dim, n in op.extents.items() if dim in reduction]
-    text = ", ".join(parallel) + (" | " + ", ".join(reduced) if reduced else "")
-    printer.print_string(f" {quoted(op.symbol.data)} on {quoted(op.machine.data)} [{text.strip()}]")
-    print_optional(printer, op, *HEADER)
-    if op.nodes.data:
-        print_optional(printer, op, "nodes")
-    print_rest(printer, op, ("symbol", "machine", "dims", "reduction", *HEADER, "nodes"))
-    print_body(printer, op.body)
-
-
-def parse_dims(parser: PlainParser) -> tuple[Attribute, Attribute]:
-    """Read ``[n 1, co 64 | ci 64]``; returns the dims and the names of the reduction dims."""
-    dims: list[PythonValue] = []
-    reduction: list[PythonValue] = []
-    reduced = False
-    parser.parse_punctuation("[")
-    if not parser.parse_optional_punctuation("]"):
-        while True:
-            if not reduced and parser.parse_optional_punctuation("|"):
-                reduced = True
-            name = parser.parse_identifier("the name of a dim is expected here")
-            dims.append((name, parse_integer(parser)))
-            if reduced:
-                reduction.append(name)
-            if not reduced and parser.parse_optional_punctuation("|"):
-                reduced = True
-            elif not parser.parse_optional_punctuation(","):
-                break
-        parser.parse_punctuation("]")
-    return to_attribute(dims), to_attribute(reduction)
-
-
-def print_buffer(printer: Printer, op: BufferOp) -> None:
-    """Print what stands after ``tile.buffer``."""
-    printer.print_string(f" {quoted(op.symbol.data)} of ")
-    printer.print_operand(op.outer)
-    printer.print_string(f" {op.window}")
-    if op.gathers is not None:
-        fill = f" fill {op.padding}" if op.fill is not None else ""
-        printer.print_string(f" gathers {op.gathers}{fill} as ")
-        printer.print_attribute(op.result.type.of)
-    elif op.converts:
-        printer.print_string(" as ")
-        printer.print_attribute(op.result.type.of)
-    printer.print_string(f" in {quoted(op.memory)} slots {op.slot_count}")
-    if op.accumulates is not None:
-        printer.print_string(" accumulates")
-    if op.circular_axis is not None:
-        printer.print_string(f" circular {op.circular_axis}")
-    for flag in ("stays", "at_store"):
-        printer.print_string(f" {flag}" if flag in op.properties else "")
-    extra = ("role", "shape", "address", "bytes")
-    print_optional(printer, op, *extra)
-    flags = ("accumulates", "circular", "stays", "at_store", "gathers", "fill")
-    print_rest(printer, op, ("symbol", "window", "slots", *flags, *extra))
-
-
-def print_stage(printer: Printer, op: StageOp) -> None:
-    """Print what stands after ``tile.stage``."""
-    windows = op.windows.data
-    printer.print_string(f" {quoted(op.operation.data)}(")
-    for number, (value, window) in enumerate(zip(op.inputs, windows, strict=False)):
-        printer.print_string(", " if number else "")
-        printer.print_operand(value)
-        printer.print_string(f" {window}")
-    printer.print_string(f") to {windows[-1]}")
-    parameters = op.properties.get("parameters")
-    if parameters is not None:
-        printer.print_string(f" with {pairs_text(parameters)}")
-    print_optional(printer, op, "node")
-    printer.print_string(" : ")
-    printer.print_attribute(op.result.type)
-    print_rest(printer, op, ("operation", "windows", "parameters", "node"))
-
-
-def parse_stage_inputs(parser: PlainParser) -> tuple[list[SSAValue], list[WindowAttr]]:
-    """Read ``(%x [n, ci], %w [co, ci])``."""
-
-    def pair() -> tuple[SSAValue, WindowAttr]:
-        return parse_value(parser), WindowAttr(WindowAttr.parse_axes(parser))
-
-    pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, pair)
-    return [value for value, _ in pairs], [window for _, window in pairs]

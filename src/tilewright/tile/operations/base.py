@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from tilewright.ir import (
     IRDLOperation,
     ParsePropInAttrDict,
+    PlainParser,
+    Printer,
     PythonValue,
     from_attribute,
     to_attribute,
 )
+from tilewright.tile import syntax
 
 
 class TileOperation(IRDLOperation):
@@ -37,3 +40,25 @@ class TileOperation(IRDLOperation):
         from tilewright.tile.verify import check
 
         check(self)
+
+
+class TextOperation(TileOperation):
+    """An operation whose syntax is stated as ``TEXT``; see syntax.py."""
+
+    TEXT: ClassVar[str] = ""
+
+    def print_own(self, printer: Printer) -> None:
+        """Print what stands for ``...``."""
+
+    @classmethod
+    def parse_own(cls, parser: PlainParser, found: syntax.Found) -> None:
+        """Read what ``print_own`` printed."""
+
+    def print(self, printer: Printer) -> None:
+        """Print the operation in the tile dialect's syntax."""
+        syntax.print_operation(printer, self)
+
+    @classmethod
+    def parse(cls, parser: PlainParser) -> Self:
+        """Read what ``print`` printed."""
+        return syntax.parse_operation(parser, cls)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.ir import (
     ArrayAttr,
@@ -27,11 +27,11 @@ from tilewright.ir import (
 )
 from tilewright.tile import syntax
 from tilewright.tile.attributes import WindowAttr
-from tilewright.tile.operations.base import TileOperation
+from tilewright.tile.operations.base import TextOperation
 
 
 @irdl_op_definition
-class ComputeOp(TileOperation):
+class ComputeOp(TextOperation):
     """Runs a primitive: the chain of stages in its region; the last one's value goes to ``output``.
 
     The first stage accumulates over the iterations of the reduction loops that stand between
@@ -40,6 +40,9 @@ class ComputeOp(TileOperation):
     """
 
     name = "tile.compute"
+    TEXT: ClassVar[str] = (
+        "$primitive on $engine to %output [waits =waits] [options {options}] [dims {names}]"
+    )
     primitive = prop_def(StringAttr)
     engine = prop_def(StringAttr)
     output = operand_def()
@@ -93,39 +96,9 @@ class ComputeOp(TileOperation):
         windows = (window for stage in self.stages for window in stage.windows.data)
         return frozenset[str]().union(*(window.dims for window in windows))
 
-    def print(self, printer: Printer) -> None:
-        """Print the compute in the tile dialect's syntax."""
-        printer.print_string(f" {syntax.quoted(self.primitive.data)}")
-        printer.print_string(f" on {syntax.quoted(self.engine.data)} to ")
-        printer.print_operand(self.output)
-        syntax.print_optional(printer, self, "waits")
-        if self.options is not None:
-            printer.print_string(f" options {syntax.pairs_text(self.options)}")
-        if self.names is not None:
-            printer.print_string(f" dims {syntax.pairs_text(self.names)}")
-        syntax.print_rest(printer, self, ("primitive", "engine", "waits", "options", "names"))
-        syntax.print_body(printer, self.body)
-
-    @classmethod
-    def parse(cls, parser: PlainParser) -> ComputeOp:
-        """Read what ``print`` printed."""
-        properties: dict[str, Attribute | None] = {
-            "primitive": StringAttr(parser.parse_str_literal())
-        }
-        parser.parse_keyword("on")
-        properties["engine"] = StringAttr(parser.parse_str_literal())
-        parser.parse_keyword("to")
-        output = syntax.parse_value(parser)
-        properties["waits"] = syntax.optional_plain(parser, "waits")
-        if parser.parse_optional_keyword("options"):
-            properties["options"] = syntax.parse_pairs(parser)
-        if parser.parse_optional_keyword("dims"):
-            properties["names"] = syntax.parse_pairs(parser)
-        return syntax.finish(parser, cls, properties, [output], region=True)
-
 
 @irdl_op_definition
-class StageOp(TileOperation):
+class StageOp(TextOperation):
     """One operation of the chain, on buffers, tensors in place, or an earlier stage's value.
 
     ``windows`` has one window per input and last that of the result, over the program's dims.
@@ -133,6 +106,7 @@ class StageOp(TileOperation):
     """
 
     name = "tile.stage"
+    TEXT: ClassVar[str] = "$operation ...windows [with {parameters}] [node $node] :"
     operation = prop_def(StringAttr)
     inputs = var_operand_def()
     windows = prop_def(ArrayAttr[WindowAttr])
@@ -146,23 +120,24 @@ class StageOp(TileOperation):
         """The parameters of the operation's meaning beyond the windows, by name."""
         return dict(self.get("parameters", ()))
 
-    def print(self, printer: Printer) -> None:
-        """Print the stage in the tile dialect's syntax."""
-        syntax.print_stage(printer, self)
+    def print_own(self, printer: Printer) -> None:
+        """Print ``(%x [n, ci], %w [co, ci]) to [n, co]``."""
+        windows = self.windows.data
+        for number, (value, window) in enumerate(zip(self.inputs, windows, strict=False)):
+            printer.print_string(", " if number else "(")
+            printer.print_operand(value)
+            printer.print_string(f" {window}")
+        printer.print_string(f") to {windows[-1]}")
 
     @classmethod
-    def parse(cls, parser: PlainParser) -> StageOp:
-        """Read what ``print`` printed."""
-        properties: dict[str, Attribute | None] = {
-            "operation": StringAttr(parser.parse_str_literal())
-        }
-        inputs, windows = syntax.parse_stage_inputs(parser)
+    def parse_own(cls, parser: PlainParser, found: syntax.Found) -> None:
+        """Read what ``print_own`` printed."""
+
+        def pair() -> tuple[SSAValue, WindowAttr]:
+            return syntax.parse_value(parser), WindowAttr(WindowAttr.parse_axes(parser))
+
+        pairs = parser.parse_comma_separated_list(parser.Delimiter.PAREN, pair)
         parser.parse_keyword("to")
-        windows.append(WindowAttr(WindowAttr.parse_axes(parser)))
-        properties["windows"] = ArrayAttr(windows)
-        if parser.parse_optional_keyword("with"):
-            properties["parameters"] = syntax.parse_pairs(parser)
-        properties["node"] = syntax.optional_plain(parser, "node")
-        parser.parse_punctuation(":")
-        kind = parser.parse_type()
-        return syntax.finish(parser, cls, properties, [inputs], [kind])
+        windows = [*(window for _, window in pairs), WindowAttr(WindowAttr.parse_axes(parser))]
+        found.operands.append([value for value, _ in pairs])
+        found.properties["windows"] = ArrayAttr(windows)

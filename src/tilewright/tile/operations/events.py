@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import ClassVar, Self, cast
 
 from tilewright.ir import (
     ArrayAttr,
-    Attribute,
-    PlainParser,
-    Printer,
     SSAValue,
     StringAttr,
     irdl_op_definition,
@@ -17,16 +14,17 @@ from tilewright.ir import (
     prop_def,
     to_attribute,
 )
-from tilewright.tile import syntax
-from tilewright.tile.operations.base import TileOperation
+from tilewright.tile.operations.base import TextOperation
 
 
-class EventOp(TileOperation):
+class EventOp(TextOperation):
     """A signal or a wait for it, between an ordered pair of engines.
 
     The n-th wait of a pair and an id takes the n-th signal of the same. With several ids, those of
     successive visits of the buffer ``of`` take turns, as its slots do.
     """
+
+    TEXT: ClassVar[str] = "$source to $target ids =ids [of %of]"
 
     @property
     def source_engine(self) -> str:
@@ -62,25 +60,6 @@ class EventOp(TileOperation):
             },
         )
 
-    def print(self, printer: Printer) -> None:
-        """Print the signal or wait in the tile dialect's syntax."""
-        source, target = syntax.quoted(self.source_engine), syntax.quoted(self.target_engine)
-        printer.print_string(f" {source} to {target} ids {syntax.plain_text(self.id_list)}")
-        if self.turns_of is not None:
-            printer.print_string(" of ")
-            printer.print_operand(self.turns_of)
-        syntax.print_rest(printer, self, ("source", "target", "ids"))
-
-    @classmethod
-    def parse(cls, parser: PlainParser) -> Self:
-        """Read what ``print`` printed."""
-        properties: dict[str, Attribute | None] = {"source": StringAttr(parser.parse_str_literal())}
-        parser.parse_keyword("to")
-        properties["target"] = StringAttr(parser.parse_str_literal())
-        properties["ids"] = syntax.optional_plain(parser, "ids") or ArrayAttr([])
-        of = [syntax.parse_value(parser)] if parser.parse_optional_keyword("of") else []
-        return syntax.finish(parser, cls, properties, [of])
-
 
 @irdl_op_definition
 class SignalOp(EventOp):
@@ -105,10 +84,11 @@ class WaitOp(EventOp):
 
 
 @irdl_op_definition
-class BarrierOp(TileOperation):
+class BarrierOp(TextOperation):
     """All engines end what they were given before anything that follows starts."""
 
     name = "tile.barrier"
+    TEXT: ClassVar[str] = "$reason"
     reason = prop_def(StringAttr)
     """Why signals do not do, for people."""
 
@@ -116,17 +96,6 @@ class BarrierOp(TileOperation):
     def of(cls, reason: str) -> BarrierOp:
         """Return a barrier for a stated reason."""
         return cls.build(properties={"reason": StringAttr(reason)})
-
-    def print(self, printer: Printer) -> None:
-        """Print the barrier in the tile dialect's syntax."""
-        printer.print_string(f" {syntax.quoted(self.reason.data)}")
-        syntax.print_rest(printer, self, ("reason",))
-
-    @classmethod
-    def parse(cls, parser: PlainParser) -> BarrierOp:
-        """Read what ``print`` printed."""
-        reason = StringAttr(parser.parse_str_literal())
-        return syntax.finish(parser, cls, {"reason": reason})
 
 
 Ordering = SignalOp | WaitOp | BarrierOp

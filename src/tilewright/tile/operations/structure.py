@@ -7,13 +7,13 @@ from typing import ClassVar, cast
 
 from tilewright.ir import (
     ArrayAttr,
-    Attribute,
     Block,
     IntegerAttr,
     IsolatedFromAbove,
     NoTerminator,
     PlainParser,
     Printer,
+    PythonValue,
     Region,
     StringAttr,
     TensorType,
@@ -24,19 +24,24 @@ from tilewright.ir import (
     prop_def,
     region_def,
     result_def,
+    to_attribute,
     traits_def,
 )
 from tilewright.planning.domain import Affine
 from tilewright.tile import syntax
 from tilewright.tile.attributes import WindowAttr
-from tilewright.tile.operations.base import TileOperation
+from tilewright.tile.operations.base import TextOperation, TileOperation
 
 
 @irdl_op_definition
-class ProgramOp(TileOperation):
+class ProgramOp(TextOperation):
     """One kernel on one machine: tensors first, then loops."""
 
     name = "tile.program"
+    TEXT: ClassVar[str] = (
+        "$symbol on $machine ...dims,reduction [levels =levels] [slots =slots] [shared $shared] "
+        "[exchanged =exchanged] [rooms =rooms] [nodes *nodes]"
+    )
     symbol = prop_def(StringAttr)
     machine = prop_def(StringAttr)
     dims = prop_def(ArrayAttr)
@@ -93,21 +98,36 @@ class ProgramOp(TileOperation):
         """The tensors by name."""
         return {op.symbol.data: op for op in self.body.block.ops if isinstance(op, TensorOp)}
 
-    def print(self, printer: Printer) -> None:
-        """Print the program in the tile dialect's syntax."""
-        syntax.print_program(printer, self)
+    def print_own(self, printer: Printer) -> None:
+        """Print the dims: ``[n 1, co 64 | ci 64]``."""
+        reduction = self.reduction_dims
+        parallel = [f"{dim} {n}" for dim, n in self.extents.items() if dim not in reduction]
+        reduced = [f"{dim} {n}" for dim, n in self.extents.items() if dim in reduction]
+        text = ", ".join(parallel) + (" | " + ", ".join(reduced) if reduced else "")
+        printer.print_string(f" [{text.strip()}]")
 
     @classmethod
-    def parse(cls, parser: PlainParser) -> ProgramOp:
-        """Read what ``print`` printed."""
-        properties: dict[str, Attribute | None] = {"symbol": StringAttr(parser.parse_str_literal())}
-        parser.parse_keyword("on")
-        properties["machine"] = StringAttr(parser.parse_str_literal())
-        properties["dims"], properties["reduction"] = syntax.parse_dims(parser)
-        for name in syntax.HEADER:
-            properties[name] = syntax.optional_plain(parser, name)
-        properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
-        return syntax.finish(parser, cls, properties, region=True)
+    def parse_own(cls, parser: PlainParser, found: syntax.Found) -> None:
+        """Read what ``print_own`` printed."""
+        dims: list[PythonValue] = []
+        reduction: list[PythonValue] = []
+        reduced = False
+        parser.parse_punctuation("[")
+        if not parser.parse_optional_punctuation("]"):
+            while True:
+                if not reduced and parser.parse_optional_punctuation("|"):
+                    reduced = True
+                name = parser.parse_identifier("the name of a dim is expected here")
+                dims.append((name, syntax.parse_integer(parser)))
+                if reduced:
+                    reduction.append(name)
+                if not reduced and parser.parse_optional_punctuation("|"):
+                    reduced = True
+                elif not parser.parse_optional_punctuation(","):
+                    break
+            parser.parse_punctuation("]")
+        found.properties["dims"] = to_attribute(dims)
+        found.properties["reduction"] = to_attribute(reduction)
 
 
 @irdl_op_definition
@@ -135,7 +155,7 @@ class TensorOp(TileOperation):
 
 
 @irdl_op_definition
-class LoopOp(TileOperation):
+class LoopOp(TextOperation):
     """Runs its body for ``dim`` in ``[i, min(i + step, upper))``, i = lower, lower + step, ...
 
     Bounds are within the interval that an enclosing loop over the same dim gives: there, ``lower``
@@ -144,6 +164,7 @@ class LoopOp(TileOperation):
     """
 
     name = "tile.loop"
+    TEXT: ClassVar[str] = "$dim #lower to #upper step #step [for $memory]"
     dim = prop_def(StringAttr)
     lower = prop_def(IntegerAttr)
     upper = prop_def(IntegerAttr)
@@ -183,32 +204,9 @@ class LoopOp(TileOperation):
         """Size of the interval that an iteration gives to the dim."""
         return self.step.value.data
 
-    def print(self, printer: Printer) -> None:
-        """Print the loop in the tile dialect's syntax."""
-        printer.print_string(
-            f" {syntax.quoted(self.dim.data)} {self.lower_bound} to {self.upper_bound} "
-            f"step {self.step_size}"
-        )
-        if self.memory is not None:
-            printer.print_string(f" for {syntax.quoted(self.memory.data)}")
-        syntax.print_rest(printer, self, ("dim", "lower", "upper", "step", "memory"))
-        syntax.print_body(printer, self.body)
-
-    @classmethod
-    def parse(cls, parser: PlainParser) -> LoopOp:
-        """Read what ``print`` printed."""
-        properties: dict[str, Attribute | None] = {"dim": StringAttr(parser.parse_str_literal())}
-        properties["lower"] = integer(syntax.parse_integer(parser))
-        parser.parse_keyword("to")
-        properties["upper"] = integer(syntax.parse_integer(parser))
-        parser.parse_keyword("step")
-        properties["step"] = integer(syntax.parse_integer(parser))
-        properties["memory"] = syntax.optional_plain(parser, "for")
-        return syntax.finish(parser, cls, properties, region=True)
-
 
 @irdl_op_definition
-class DomainOp(TileOperation):
+class DomainOp(TextOperation):
     """Runs its body once, with each of ``dims`` in the interval that its expression spans here.
 
     The expressions are over the dims around it, and are cut at the dim's extent: these are the
@@ -219,6 +217,7 @@ class DomainOp(TileOperation):
     """
 
     name = "tile.domain"
+    TEXT: ClassVar[str] = "...dims,window [sliding =sliding]"
     dims = prop_def(ArrayAttr[StringAttr])
     window = prop_def(WindowAttr)
     """One expression for each of ``dims``."""
@@ -249,17 +248,14 @@ class DomainOp(TileOperation):
         """The dims along which the domain slides."""
         return cast("tuple[str, ...]", self.get("sliding", ()))
 
-    def print(self, printer: Printer) -> None:
-        """Print the domain in the tile dialect's syntax."""
+    def print_own(self, printer: Printer) -> None:
+        """Print ``[oh_1 = oh + kh - 1]``."""
         pairs = ", ".join(f"{dim} = {axis}" for dim, axis in self.bound.items())
         printer.print_string(f" [{pairs}]")
-        syntax.print_optional(printer, self, "sliding")
-        syntax.print_rest(printer, self, ("dims", "window", "sliding"))
-        syntax.print_body(printer, self.body)
 
     @classmethod
-    def parse(cls, parser: PlainParser) -> DomainOp:
-        """Read what ``print`` printed."""
+    def parse_own(cls, parser: PlainParser, found: syntax.Found) -> None:
+        """Read what ``print_own`` printed."""
 
         def pair() -> tuple[str, Affine]:
             name = parser.parse_identifier("the name of a dim is expected here")
@@ -267,12 +263,8 @@ class DomainOp(TileOperation):
             return name, WindowAttr.parse_axis(parser)
 
         pairs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, pair)
-        properties: dict[str, Attribute | None] = {
-            "dims": ArrayAttr([StringAttr(name) for name, _ in pairs]),
-            "window": WindowAttr(tuple(axis for _, axis in pairs)),
-            "sliding": syntax.optional_plain(parser, "sliding"),
-        }
-        return syntax.finish(parser, cls, properties, region=True)
+        found.properties["dims"] = ArrayAttr([StringAttr(name) for name, _ in pairs])
+        found.properties["window"] = WindowAttr(tuple(axis for _, axis in pairs))
 
 
 Scope = LoopOp | DomainOp

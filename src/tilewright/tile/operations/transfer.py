@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import ClassVar, cast
 
 from tilewright.ir import (
     ArrayAttr,
@@ -26,12 +26,12 @@ from tilewright.ir.types import shape_of
 from tilewright.planning.domain import Affine
 from tilewright.tile import syntax
 from tilewright.tile.attributes import BufferType, WindowAttr
-from tilewright.tile.operations.base import TileOperation
+from tilewright.tile.operations.base import TextOperation
 from tilewright.tile.operations.structure import TensorOp
 
 
 @irdl_op_definition
-class BufferOp(TileOperation):
+class BufferOp(TextOperation):
     """A buffer for the box that ``window`` spans here of what lies further out: a tensor, or a
     buffer on the way to it, in another memory; see the dialect's text.
 
@@ -49,6 +49,10 @@ class BufferOp(TileOperation):
     """
 
     name = "tile.buffer"
+    TEXT: ClassVar[str] = (
+        "$symbol of %outer ...window,gathers,fill slots #slots [accumulates] [circular #circular] "
+        "[stays] [at_store] [role $role] [shape =shape] [address #address] [bytes #bytes]"
+    )
     symbol = prop_def(StringAttr)
     outer = operand_def()
     window = prop_def(WindowAttr)
@@ -165,48 +169,40 @@ class BufferOp(TileOperation):
         """Shape of the whole tensor; of a buffer that gathers, of all points."""
         return self.result.type.of.get_shape()
 
-    def print(self, printer: Printer) -> None:
-        """Print the buffer in the tile dialect's syntax."""
-        syntax.print_buffer(printer, self)
+    def print_own(self, printer: Printer) -> None:
+        """Print the window, what it gathers, and the memory."""
+        printer.print_string(f" {self.window}")
+        if self.gathers is not None:
+            fill = f" fill {self.padding}" if self.fill is not None else ""
+            printer.print_string(f" gathers {self.gathers}{fill}")
+        if self.gathers is not None or self.converts:
+            printer.print_string(" as ")
+            printer.print_attribute(self.result.type.of)
+        printer.print_string(f" in {syntax.quoted(self.memory)}")
 
     @classmethod
-    def parse(cls, parser: PlainParser) -> BufferOp:
-        """Read what ``print`` printed."""
-        symbol = StringAttr(parser.parse_str_literal())
-        parser.parse_keyword("of")
-        outer = syntax.parse_value(parser)
-        window = WindowAttr(WindowAttr.parse_axes(parser))
-        properties: dict[str, Attribute | None] = {"symbol": symbol, "window": window}
-        of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
+    def parse_own(cls, parser: PlainParser, found: syntax.Found) -> None:
+        """Read what ``print_own`` printed."""
+        outer = cast("SSAValue", found.operands[0]).type
+        of = outer.of if isinstance(outer, BufferType) else outer
+        found.properties["window"] = WindowAttr(WindowAttr.parse_axes(parser))
         if parser.parse_optional_keyword("gathers"):
-            properties["gathers"] = WindowAttr(WindowAttr.parse_axes(parser))
+            found.properties["gathers"] = WindowAttr(WindowAttr.parse_axes(parser))
             if parser.parse_optional_keyword("fill"):
-                properties["fill"] = integer(syntax.parse_integer(parser))
+                found.properties["fill"] = integer(syntax.parse_integer(parser))
             parser.parse_keyword("as")
             of = parser.parse_type()
         elif parser.parse_optional_keyword("as"):
             of = parser.parse_type()
         parser.parse_keyword("in")
         memory = StringAttr(parser.parse_str_literal())
-        parser.parse_keyword("slots")
-        properties["slots"] = integer(syntax.parse_integer(parser))
-        if parser.parse_optional_keyword("accumulates"):
-            properties["accumulates"] = UnitAttr()
-        if parser.parse_optional_keyword("circular"):
-            properties["circular"] = integer(syntax.parse_integer(parser))
-        for key in ("stays", "at_store"):
-            if parser.parse_optional_keyword(key):
-                properties[key] = UnitAttr()
-        for key in ("role", "shape", "address", "bytes"):
-            properties[key] = syntax.optional_plain(parser, key)
         if not isinstance(of, TensorType):
             parser.raise_error("a buffer is of a tensor or of another buffer")
-        kind = BufferType(memory, cast("TensorType[Attribute]", of))
-        return syntax.finish(parser, cls, properties, [outer], [kind])
+        found.results.append(BufferType(memory, cast("TensorType[Attribute]", of)))
 
 
 @irdl_op_definition
-class MoveOp(TileOperation):
+class MoveOp(TextOperation):
     """Copies a buffer's box between the buffer and what it is of, asynchronously.
 
     ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. A move
@@ -216,6 +212,9 @@ class MoveOp(TileOperation):
     """
 
     name = "tile.move"
+    TEXT: ClassVar[str] = (
+        "%source to %target on $engine [with $transform] [joined] [ahead] [waits =waits]"
+    )
     source = operand_def()
     target = operand_def()
     engine = prop_def(StringAttr)
@@ -251,37 +250,3 @@ class MoveOp(TileOperation):
             if isinstance(end.owner, BufferOp):
                 return end.owner
         raise VerifyException("tile.move: one end must be a buffer")
-
-    def print(self, printer: Printer) -> None:
-        """Print the move in the tile dialect's syntax."""
-        printer.print_string(" ")
-        printer.print_operand(self.source)
-        printer.print_string(" to ")
-        printer.print_operand(self.target)
-        printer.print_string(f" on {syntax.quoted(self.engine.data)}")
-        if self.transform is not None:
-            printer.print_string(f" with {syntax.quoted(self.transform.data)}")
-        if self.joined is not None:
-            printer.print_string(" joined")
-        if self.ahead is not None:
-            printer.print_string(" ahead")
-        syntax.print_optional(printer, self, "waits")
-        known = ("engine", "transform", "joined", "ahead", "waits")
-        syntax.print_rest(printer, self, known)
-
-    @classmethod
-    def parse(cls, parser: PlainParser) -> MoveOp:
-        """Read what ``print`` printed."""
-        source = syntax.parse_value(parser)
-        parser.parse_keyword("to")
-        target = syntax.parse_value(parser)
-        parser.parse_keyword("on")
-        properties: dict[str, Attribute | None] = {"engine": StringAttr(parser.parse_str_literal())}
-        if parser.parse_optional_keyword("with"):
-            properties["transform"] = StringAttr(parser.parse_str_literal())
-        if parser.parse_optional_keyword("joined"):
-            properties["joined"] = UnitAttr()
-        if parser.parse_optional_keyword("ahead"):
-            properties["ahead"] = UnitAttr()
-        properties["waits"] = syntax.optional_plain(parser, "waits")
-        return syntax.finish(parser, cls, properties, [source, target])
