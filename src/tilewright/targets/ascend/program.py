@@ -225,7 +225,7 @@ class Access(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where its last byte ends."""
+        """The address after its last byte."""
         pairs = zip(self.counts, self.strides, strict=True)
         return self.start + self.bytes + sum((count - 1) * stride for count, stride in pairs)
 
