@@ -122,7 +122,7 @@ def test_text_is_read() -> None:
         ),
         ("space a\n  double  # of", "file:2:11", "expected name or none, found the end"),
         ('space a\n  double "x', "file:2:10", "is not closed"),
-        ('space a\n  double "\\q"', "file:2:10", "encloses no text of JSON"),
+        ('space a\n  double "\\q"', "file:2:10", "holds no JSON"),
     ],
 )
 def test_bad_text_is_refused_where_it_stands(text: str, place: str, words: str) -> None:

@@ -87,8 +87,7 @@ def _syntax(error: UnexpectedInput, lines: list[str], name: str) -> TilewrightEr
     """What stands where the grammar has something else, and the form of its statement."""
     where = f"{name}:{error.line}:{error.column}"
     if not isinstance(error, UnexpectedToken):
-        reason = "a quotation mark is not closed, or encloses no text of JSON"
-        return refuse("space-syntax", reason, where)
+        return refuse("space-syntax", "a quotation mark is not closed, or holds no JSON", where)
     token, wanted = error.token, error.accepts or set[str]()
     shown = "the end" if token.type in ("_END", "$END") else str(token)[:80]
     if "$END" in wanted and shown in FORMS:
