@@ -67,8 +67,8 @@ CASES = [
     (changed("primitives", 0, cycles="cout"), "conv.cycles: no operation of the primitive has a"),
     (changed("primitives", 0, peak="co*d0"), "conv.peak: no operation of the primitive has a dim"),
     (
-        changed("primitives", 0, own=CambriconPrimitive(replaces="residual")),
-        "conv.own.cambricon.replaces: the primitive has no operand",
+        changed("primitives", 0, own=CambriconPrimitive(in_place="residual")),
+        "conv.own.cambricon.in_place: the primitive has no operand",
     ),
     (operand("weight", multiples={"oc": 8}), "weight.multiples: no operation of the primitive"),
     (

@@ -228,7 +228,7 @@ class Operation(IRDLOperation):
 
     @property
     def how(self) -> str:
-        """How `tilewright explain` tells of the form that a pass gave it; "" for none."""
+        """The words of `tilewright explain` about the form that a pass gave it; "" for none."""
         return ""
 
     @property

@@ -20,15 +20,7 @@ from numpy.typing import NDArray
 
 from tilewright.memory.alignment import ceil_div
 from tilewright.memory.heuristics import allocate
-from tilewright.memory.problem import Allocation, Problem
-
-FEWEST, SHORTEST, LOWEST, FULLEST, UPWARDS = RULES = range(5)
-"""Rules by which the search chooses what comes next (search.py).
-
-All but UPWARDS fill valleys, and name the valley that is filled next: with the fewest choices, over
-the fewest sections, with the lowest floor, with the fewest bytes to lose. UPWARDS places the lowest
-buffer next.
-"""
+from tilewright.memory.problem import RULES, UPWARDS, Allocation, Problem
 
 NODES = 200_000
 """Placements that are tried by default: a few seconds."""

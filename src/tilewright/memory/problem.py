@@ -8,6 +8,14 @@ from itertools import accumulate
 
 from tilewright.memory.alignment import ALIGNMENT, align_up
 
+FEWEST, SHORTEST, LOWEST, FULLEST, UPWARDS = RULES = range(5)
+"""Rules by which the search chooses what comes next (search.py).
+
+All but UPWARDS fill valleys, and name the valley that is filled next: with the fewest choices, over
+the fewest sections, with the lowest floor, with the fewest bytes to lose. UPWARDS places the lowest
+buffer next.
+"""
+
 
 @dataclass(frozen=True)
 class Buffer:

@@ -38,7 +38,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.memory.exact import FEWEST, FULLEST, LOWEST, SHORTEST, UPWARDS
+from tilewright.memory.problem import FEWEST, FULLEST, LOWEST, SHORTEST, UPWARDS
 from tilewright.numerics.compiled import compiled, compiled_together
 
 Ints = NDArray[np.int64]

@@ -73,7 +73,7 @@ class OperatorNetwork(Emitter):
         return self.values[name]
 
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
-        """Append an operation."""
+        """Append an operation to the network."""
         return self.typed(None, operation, *inputs, **attributes)
 
     def typed(

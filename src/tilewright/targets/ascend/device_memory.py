@@ -27,7 +27,7 @@ ALIGNMENT = 512
 
 
 @dataclass
-class Held:
+class Placed:
     """A value on the device."""
 
     value: SSAValue
@@ -44,7 +44,7 @@ class DeviceMemory:
 
     bytes: int = 0
     """The bytes of the arena."""
-    values: dict[SSAValue, Held] = field(default_factory=dict[SSAValue, Held])
+    values: dict[SSAValue, Placed] = field(default_factory=dict[SSAValue, Placed])
     """By the value that was there first (``origin``)."""
     work: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     """The offset of each buffer of a kernel, by its step and the buffer's number."""
@@ -90,38 +90,38 @@ def device_memory(
                 elif argument.kind == "operand":
                     _read(plan, op.inputs[argument.number], number, argument.bytes)
                 elif argument.kind == "result":
-                    held = plan.values.setdefault(op.result, Held(op.result, 0, number, number))
-                    held.bytes = max(held.bytes, argument.bytes)
+                    placed = plan.values.setdefault(op.result, Placed(op.result, 0, number, number))
+                    placed.bytes = max(placed.bytes, argument.bytes)
         for place, size in work.items():
             places.append((number, place))
             buffers.append(Buffer(f"work{number}_{place}", size, number, number))
         _results(plan, op, number, launches, len(steps) + 1)
     kept = list(plan.values.values())
-    for held in kept:
-        if Box.of(held.value).arena == WEIGHTS:
-            held.last = len(steps) + 1  # As they are for a run, they are for the next.
+    for placed in kept:
+        if Box.of(placed.value).arena == WEIGHTS:
+            placed.last = len(steps) + 1  # As they are for a run, they are for the next.
     buffers += [
-        Buffer(f"value{number}", held.bytes, held.first, held.last)
-        for number, held in enumerate(kept)
+        Buffer(f"value{number}", placed.bytes, placed.first, placed.last)
+        for number, placed in enumerate(kept)
     ]
     allocation = allocate(Problem(tuple(buffers), ALIGNMENT))
     plan.bytes = allocation.peak
     plan.work = dict(zip(places, allocation.offsets, strict=False))
-    for held, offset in zip(kept, allocation.offsets[len(places) :], strict=True):
-        held.offset = offset
+    for placed, offset in zip(kept, allocation.offsets[len(places) :], strict=True):
+        placed.offset = offset
     return plan
 
 
 def _read(plan: DeviceMemory, value: SSAValue, step: int, size: int) -> None:
     """An operand of a step: what is not there yet is copied, inputs and weights at the start."""
     first = origin(value)
-    held = plan.values.get(first)
-    if held is None:
+    placed = plan.values.get(first)
+    if placed is None:
         early = isinstance(first, BlockArgument) or Box.of(first).arena == WEIGHTS
-        held = plan.values[first] = Held(first, 0, 0 if early else step)
-        plan.before.setdefault(held.first, []).append(first)
-    held.bytes = max(held.bytes, size)
-    held.last = max(held.last, step)
+        placed = plan.values[first] = Placed(first, 0, 0 if early else step)
+        plan.before.setdefault(placed.first, []).append(first)
+    placed.bytes = max(placed.bytes, size)
+    placed.last = max(placed.last, step)
 
 
 def _results(

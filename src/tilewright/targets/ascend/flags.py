@@ -301,10 +301,10 @@ def _placed(program: Program, items: Sequence[Placed]) -> tuple[Program, dict[ob
             if not any(isinstance(each, Barrier) for each in waits):
                 waits.append(Barrier("ALL"))
             continue
-        turning, slots = handover.of, handover.slots
+        turn, slots = handover.of, handover.slots
         event: Value = ids[0]
-        if turning is not None:
-            event += turning.slot if turning.slots == slots else turning.slot % slots
+        if turn is not None:
+            event += turn.slot if turn.slots == slots else turn.slot % slots
         flags: list[Statement] = [Flag(kind, *pair, event) for kind in ("set", "wait")]
         after.setdefault((scope, handover.after), []).append(flags[0])
         waits.append(flags[1])

@@ -37,8 +37,8 @@ def close_to_uses(body: Sequence[Statement], used: Mapping[str, set[int]]) -> li
         for each in body
     ]
     early = _moved(inner, "set", passes)
-    late = _moved(early[::-1], "wait", passes)
-    return late[::-1]
+    delayed = _moved(early[::-1], "wait", passes)
+    return delayed[::-1]
 
 
 def _moved(

@@ -139,7 +139,7 @@ def _reduction(kernel: Kernel) -> tuple[Step, ...]:
         for axis, extent in axes
         if extent > 1
     ]
-    runs = [held for held, _ in groupby(reduced)]
+    runs = [kind for kind, _ in groupby(reduced)]
     if runs.count(True) != 1:
         return ()
     length = prod(kernel.anchor.extents[dim] for dim in kernel.anchor.reduction)

@@ -51,13 +51,13 @@ def check_look_ups(program: Program) -> None:
                 unknown.add(variable(name).python)
             continue
         else:
-            held = [region.place.address for region in statement.writes]
+            parts = [region.place.address for region in statement.writes]
             for place in (region.place for region in statement.reads):
                 if not isinstance(place.home, Tensor) or place.home.written:
-                    held.append(place.address)
+                    parts.append(place.address)
             for region in (*statement.reads, *statement.writes):
-                held += [region.bytes, *region.counts, *region.strides]
-            wrong = depends(*held, statement.cycles)
+                parts += [region.bytes, *region.counts, *region.strides]
+            wrong = depends(*parts, statement.cycles)
         if wrong:
             raise refuse(
                 "cce-value",

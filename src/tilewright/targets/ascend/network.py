@@ -93,9 +93,9 @@ def network_machine(core: DaVinci) -> Machine:
     primitives = (*primitives, *map(_depthwise, widths), formats, vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
-    late = {"latency": int(core.mad_head)}
+    head = {"latency": int(core.mad_head)}
     moves = tuple(
-        move.model_copy(update=late) if move.target in ("ca", "cb") else move
+        move.model_copy(update=head) if move.target in ("ca", "cb") else move
         for move in machine.moves
     )
     return machine.model_copy(

@@ -225,7 +225,7 @@ class Access(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where its last byte ends."""
+        """The address after its last byte."""
         pairs = zip(self.counts, self.strides, strict=True)
         return self.start + self.bytes + sum((count - 1) * stride for count, stride in pairs)
 
@@ -330,8 +330,8 @@ def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
     cycles = statement.cycles
     if statement.spaced is not None or isinstance(cycles, Expr) or None in (*reads, *writes):
         return None
-    there = [tuple(access for access in part if access is not None) for part in (reads, writes)]
-    return Executed(statement, 0, False, cycles, there[0], there[1])
+    accesses = [tuple(access for access in part if access is not None) for part in (reads, writes)]
+    return Executed(statement, 0, False, cycles, accesses[0], accesses[1])
 
 
 def _fixed_access(region: Region) -> Access | None:

@@ -214,15 +214,18 @@ class _Proof:
         index, known = touched(access), self.known[statement.pipe]
         place = PIPES.index(statement.pipe)
         last = self.written[home][index]
-        late = self.number_of[last] > known[self.pipe_of[last]]
+        stale = self.number_of[last] > known[self.pipe_of[last]]
         if step.spaced or not self.own:
-            late &= self.pipe_of[last] != place
+            stale &= self.pipe_of[last] != place
         verb = "writes" if writes else "reads"
-        if self.mended is not None and (late & (self.pipe_of[last] == place)).any():
-            self.mended[statement] = int(last[late & (self.pipe_of[last] == place)].max()), number
+        if self.mended is not None and (stale & (self.pipe_of[last] == place)).any():
+            self.mended[statement] = (
+                int(last[stale & (self.pipe_of[last] == place)].max()),
+                number,
+            )
             known[place] = self.numbers[place] - 1
-            late = self.number_of[last] > known[self.pipe_of[last]]
-        self._late(statement, home, verb, "written", last[late])
+            stale = self.number_of[last] > known[self.pipe_of[last]]
+        self._stale(statement, home, verb, "written", last[stale])
         if not writes and not self.cut and not home.startswith("gm ") and not last.all():
             text = f"{statement.name} reads {home}, which nothing wrote"
             self.problems.append(Problem("uninitialised", text, statement))
@@ -230,10 +233,10 @@ class _Proof:
             for other in range(len(PIPES)):
                 if other != place:
                     last = self.read[home][other, index]
-                    late = self.number_of[last] > known[other]
-                    self._late(statement, home, verb, "read", last[late])
+                    stale = self.number_of[last] > known[other]
+                    self._stale(statement, home, verb, "read", last[stale])
 
-    def _late(self, statement: Command, home: str, verb: str, done: str, steps: Ints) -> None:
+    def _stale(self, statement: Command, home: str, verb: str, done: str, steps: Ints) -> None:
         if steps.size:
             earlier = self.steps[int(steps[0]) - 1].statement
             assert isinstance(earlier, Command)

@@ -87,7 +87,7 @@ def loading_rates(
     each core has its own share of main memory."""
     if not core.memory:
         return {}
-    held = sum(tensor.bytes for tensor in program.tensors) <= core.l2
+    cached = sum(tensor.bytes for tensor in program.tensors) <= core.l2
     loaded: dict[str, int] = {}
     boxes: dict[str, set[Access]] = {}
     loading = 0
@@ -108,7 +108,7 @@ def loading_rates(
         for (source, target), path in core.paths.items():
             own = min(path, share)
             if source == "gm":
-                rates[home, target] = min(core.hit, own * often) if held else own
+                rates[home, target] = min(core.hit, own * often) if cached else own
             elif target == "gm":
-                rates[source, home] = path if held else own
+                rates[source, home] = path if cached else own
     return rates

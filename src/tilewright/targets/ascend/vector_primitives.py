@@ -14,7 +14,7 @@ from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.isa import INDEX_ELEMENTS
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
-from tilewright.targets.ascend.kernels.turning import LINES
+from tilewright.targets.ascend.kernels.transposing import LINES
 from tilewright.targets.ascend.machine import CUBE, DaVinci
 
 POINTS = tuple(

@@ -54,25 +54,25 @@ class CambriconPrimitive(TakesTurns):
 
     family: ClassVar[str] = "cambricon"
 
-    clips: bool = False
+    skip_padding: bool = False
     """Whether positions of a window outside of the image take no time; the bounds leave them out.
     Every window meets the image then."""
-    replaces: str = ""
+    in_place: str = ""
     """Role of an operand in whose place results of as many bytes may lie, element by element: where
     both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
 
     def skips_padding(self) -> bool:
         """Return ``clips``: True if window positions outside of the image take no time."""
-        return self.clips
+        return self.skip_padding
 
     def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
         """Slots of results in the place of what they replace."""
-        return slots_in_turn(space, arrangement, self.replaces)
+        return slots_in_turn(space, arrangement, self.in_place)
 
     def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
         """A role that it lacks."""
-        if self.replaces and self.replaces not in primitive.operands:
-            yield "replaces", f"the primitive has no operand {self.replaces[:80]!r}", ""
+        if self.in_place and self.in_place not in primitive.operands:
+            yield "in_place", f"the primitive has no operand {self.in_place[:80]!r}", ""
 
 
 class CambriconOperand(StoresTiles):

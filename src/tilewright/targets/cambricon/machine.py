@@ -170,7 +170,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     plain: dict[str, Any] = {
         "operations": ("conv",),
         "engine": "matrix",
-        "own": CambriconPrimitive(clips=True, replaces="residual"),
+        "own": CambriconPrimitive(skip_padding=True, in_place="residual"),
         "operands": product,
         "epilogue": EPILOGUE,
         # A product of the kernel's row with the pixels that it covers, for each point; where
@@ -211,7 +211,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="matmul",
             operations=("matmul",),
             engine="matrix",
-            own=CambriconPrimitive(replaces="residual"),
+            own=CambriconPrimitive(in_place="residual"),
             operands=rows | {"input": ROWS.model_copy(update={"along": ("ci",)})},
             epilogue=EPILOGUE,
             cycles=f"n*m*{BATCH}*ceil(co/{lanes})*ceil(ci/{lanes})",
@@ -242,7 +242,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="depthwise",
             operations=("depthwise_conv",),
             engine="vector",
-            own=CambriconPrimitive(clips=True),
+            own=CambriconPrimitive(skip_padding=True),
             operands=operands | {"weight": Storage(memory="vsm", own=BY_TILE), "bias": VSM},
             epilogue=EPILOGUE,
             # A product of the channels, of several pixels where windows lie side by side, for each
@@ -259,7 +259,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
                 name=name,
                 operations=(operation,),
                 engine="vector",
-                own=CambriconPrimitive(clips=True),
+                own=CambriconPrimitive(skip_padding=True),
                 operands=operands,
                 epilogue=(("relu",),),
                 # Down the rows of all columns, then along the row of each window.
@@ -281,7 +281,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             # The matrix unit compares rows and columns of windows, many elements at once, and
             # copies the results to VSM. Whole rows move in one piece.
-            own=CambriconPrimitive(clips=True),
+            own=CambriconPrimitive(skip_padding=True),
             operands={"input": MSM, "output": VSM},
             epilogue=(("relu",),),
             cycles=f"n*oh*ow*ceil(c/{lanes})",
@@ -298,7 +298,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operations=("average_pool",),
             engine="matrix",
             # One window: its pixels are a matrix that a vector of ones is multiplied by.
-            own=CambriconPrimitive(clips=True),
+            own=CambriconPrimitive(skip_padding=True),
             operands={"input": MSM, "output": VSM},
             epilogue=(("relu",),),
             cycles=f"n*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",

@@ -81,6 +81,6 @@ def _write_copy(writer: Writer, port: Port, entering: bool) -> None:
             digit += f" / {factor.divisor}" if factor.divisor > 1 else ""
             digit += f" % {factor.modulus}" if factor.modulus else ""
             terms.append(f"{digit} * {stride}")
-        there = f"place[{' + '.join(terms) or '0'}]"
+        target = f"place[{' + '.join(terms) or '0'}]"
         mine = f"{port.identifier}[i++]"
-        writer.line("    " + (f"{there} = {mine};" if entering else f"{mine} = {there};"))
+        writer.line("    " + (f"{target} = {mine};" if entering else f"{mine} = {target};"))

@@ -52,10 +52,10 @@ def write_package(
     inputs, outputs = distinct_ports(inputs, outputs)
     functions, steps = _steps(calls, prefix)
     form = compilation.form
-    held = directory / WEIGHTS_FILE
+    weights_file = directory / WEIGHTS_FILE
     if weights:
-        write_weights(network, compilation, held)
-    identity = checksum_of(held) if weights else None
+        write_weights(network, compilation, weights_file)
+    identity = checksum_of(weights_file) if weights else None
     arenas = dict(compilation.arenas)
     sizes = arenas.pop(WEIGHTS, 0), sum(arenas.values())
     values = network_values(prefix, inputs, outputs, steps, form)
@@ -85,8 +85,8 @@ def write_package(
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
     if weights and form.weights == "array":
-        files[f"src/{prefix}_weights.c"] = array_text(prefix, held)
-        held.unlink()
+        files[f"src/{prefix}_weights.c"] = array_text(prefix, weights_file)
+        weights_file.unlink()
     if weights:
         sources = sorted(name for name in files if name.startswith("src/") and name.endswith(".c"))
         values |= build_values(prefix, processor, sources, form)
@@ -103,8 +103,8 @@ def write_package(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         paths.append(path)
-    if held.exists():
-        paths.append(held)
+    if weights_file.exists():
+        paths.append(weights_file)
     return sorted(paths)
 
 

@@ -71,7 +71,7 @@ def kernel_file_text(
 def network_values(
     prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], steps: Sequence[Step], form: Form
 ) -> dict[str, object]:
-    """What the header and the source of a network are filled in with."""
+    """The values of the header and the source of a network."""
     ports, upper = [*inputs, *outputs], prefix.upper()
     taken = [f"const {port.c_type} *{port.identifier}" for port in inputs]
     given = [f"{port.c_type} *{port.identifier}" for port in outputs]
@@ -138,7 +138,7 @@ def _meets(shared: Sequence[bool], inputs: Sequence[Port]) -> str:
 def main_values(
     upper: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form
 ) -> dict[str, object]:
-    """What the program reads from files, and writes to them."""
+    """The files that the program reads and writes."""
     ports, from_file = [*inputs, *outputs], form.weights == "file"
     files = [*(["weights"] if from_file else []), *(port.identifier for port in ports)]
     spaces, results = list[str](), list[str]()
@@ -177,7 +177,7 @@ def weight_values(
 def build_values(
     prefix: str, processor: Processor, sources: Sequence[str], form: Form
 ) -> dict[str, object]:
-    """What make, CMake and pkg-config are told; nothing else that lies in the folder is built."""
+    """The values of the files for make, CMake and pkg-config."""
     flags = [flag for flag in (*FLAGS, *processor.flags) if flag not in CHOICE]
     for_cmake = [flag for flag in flags if not flag.startswith("-std")]
     if form.bare:

@@ -69,7 +69,7 @@ def operations_of(program: Program[CoreInstruction]) -> list[Operation]:
     """
     which, index = (column.tolist() for column in program.place)
     statements = program.statements()
-    held: dict[str, Mapping[str, int]] = {}
+    initial: dict[str, Mapping[str, int]] = {}
     waiting: list[Mapping[str, int]] = []
     operations: list[Operation] = []
     for row in range(program.size):
@@ -92,16 +92,16 @@ def operations_of(program: Program[CoreInstruction]) -> list[Operation]:
                 )
             waiting.append(values)
         elif instruction.sets:
-            held[instruction.sets] = values
+            initial[instruction.sets] = values
         elif instruction.mnemonic == "elew":
             if len(waiting) < values["num"]:
                 reason = f"has {len(waiting)} ELEWINITs of {values['num']}"
                 raise refuse("program-state", reason, operation.name)
             operands, waiting = tuple(waiting[: values["num"]]), waiting[values["num"] :]
         elif instruction.mnemonic in ("conv", "pool", "dwconv", "alu"):
-            if instruction.mnemonic not in held:
+            if instruction.mnemonic not in initial:
                 raise refuse("program-state", "no INIT stands before it", operation.name)
-            values = {**held[instruction.mnemonic], **values}
+            values = {**initial[instruction.mnemonic], **values}
         if (instruction.mnemonic == "end") != (row == program.size - 1):
             raise refuse("program-end", "END is the last instruction, and no other", operation.name)
         operations.append(replace(operation, fields=values, operands=operands))

@@ -20,9 +20,9 @@ def test_seldom_code_runs_so_many_times(count: int, inner: int) -> None:
 
     def body() -> None:
         e.increase(total, 10)
-        e.seldom(few, lambda: e.increase(total, 100), lambda: e.increase(total, 1000))
+        e.repeat_outlined(few, lambda: e.increase(total, 100), lambda: e.increase(total, 1000))
 
-    e.seldom(many, body, lambda: e.emit("SMUL", total, total, 2))
+    e.repeat_outlined(many, body, lambda: e.emit("SMUL", total, total, 2))
     e.increase(total, 5)
     e.finish()
     words = assemble_statements(e.statements)
@@ -34,14 +34,14 @@ def test_seldom_code_runs_so_many_times(count: int, inner: int) -> None:
 def test_seldom_code_takes_an_instruction_where_it_is_passed() -> None:
     """The branch to it; the rest lies behind what follows."""
 
-    def executed(seldom: bool) -> int:
+    def executed(apart: bool) -> int:
         e = Emitter("test", "test")
         none = e.variable(0)
-        if seldom:
-            e.seldom(none, lambda: e.increase(none, 1), lambda: None)
+        if apart:
+            e.repeat_outlined(none, lambda: e.increase(none, 1), lambda: None)
         e.finish()
         words = assemble_statements(e.statements)
         return run(words, MACHINE, np.zeros(64, np.uint8)).instructions
 
     # And the branch at the end that leads past what stands apart.
-    assert executed(seldom=True) == executed(seldom=False) + 2
+    assert executed(apart=True) == executed(apart=False) + 2

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilewright.machine import parse_expression
 from tilewright.targets.sunway import machine
-from tilewright.targets.sunway.gemm.panel import columns, headers, turning
+from tilewright.targets.sunway.gemm.panel import columns, headers, transposing
 from tilewright.targets.sunway.gemm.steps import order, step
 from tilewright.targets.sunway.gemm.tile import Placing, dots, taps
 from tilewright.targets.sunway.pipeline import cycles, steady
@@ -181,7 +181,7 @@ def test_panels_take_what_plans_say() -> None:
     whole = cycles([*parts.begin, *parts.body * 11, *parts.end])
     assert whole - 12 * steady(parts.body) == 38.0
     loop = 2
-    assert steady(turning()) + loop == 18.0
+    assert steady(transposing()) + loop == 18.0
 
 
 def test_sixteen_multiply_adds_take_sixteen_cycles() -> None:

@@ -100,9 +100,7 @@ class Windows:
         ``after`` are the stages that follow."""
         raise NotImplementedError
 
-    def reach(
-        self, spans: Spans, axis: int, extent: int, before: int = 0, behind: int = 0
-    ) -> Reach:
+    def reach(self, spans: Spans, axis: int, extent: int, before: int = 0, after: int = 0) -> Reach:
         """Along rows (0) or columns (1); ``before`` and ``behind`` count with the image."""
         stride, dilation = self.strides[axis], self.dilations[axis]
         results, taps = (spans[dim] for dim in (("oh", "kh"), ("ow", "kw"))[axis])
@@ -110,8 +108,8 @@ class Windows:
         needed = (results.size - 1) * stride + (taps.size - 1) * dilation + 1
         low = 0 if self.begins_inside(axis, before) else greatest(0, -before - first)
         high = needed
-        if not self.ends_inside(axis, extent + behind):
-            high = least(needed, extent + behind - first)
+        if not self.ends_inside(axis, extent + after):
+            high = least(needed, extent + after - first)
         return Reach(first, needed, low, high)
 
     def begins_inside(self, axis: int, before: int = 0) -> bool:

@@ -23,7 +23,7 @@ from tilewright.targets.ascend.kernels.recipes import RECIPES, Recipe, compute, 
 from tilewright.targets.ascend.kernels.shares import Extent, Share, joined, joins, total
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import Operand, Shape, load_rows
-from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
+from tilewright.targets.ascend.kernels.transposing import LINES, SCRATCH, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import BOOLEAN, REPEAT, Grid, Vectors, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import LENGTH, Place, Program, Tensor

@@ -116,10 +116,10 @@ class _Channels:
         length = -(-count // CUBE)
         outside = Place(self.plain, (channel + row.variable) * (self.positions * 2) + start * 2)
         inside = Place(lines, row.variable * self.pitch)
-        there = Place(self.blocked, (plane * self.positions + start) * BLOCK)
+        target = Place(self.blocked, (plane * self.positions + start) * BLOCK)
         by_rows, by_blocks = (Place(lines), self.pitch, 1), (Place(cubes), BLOCK, CUBE)
         row.body.append(move(inside, outside, 1, length, (0, 0), not self.back))
-        blocks_moved = move(Place(cubes), there, 1, count, (0, 0), self.back)
+        blocks_moved = move(Place(cubes), target, 1, count, (0, 0), self.back)
         if self.back:
             loop.body += [blocks_moved, *isa.scatter(by_rows, by_blocks, length), row]
         else:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.targets.ascend.kernels.turning import (
+from tilewright.targets.ascend.kernels.transposing import (
     LINES,
     SCRATCH,
     gather_lanes,

@@ -195,17 +195,17 @@ class _Conversion:
         }
 
     def _piece(
-        self, homes: dict[str, Buffer], piece: Piece, row: Value, there: int
+        self, homes: dict[str, Buffer], piece: Piece, row: Value, present: int
     ) -> Iterable[Statement]:
-        """One piece from ``row`` on, of which the matrix has ``there`` rows."""
+        """One piece from ``row`` on, of which the matrix has ``present`` rows."""
         x = homes["x"]
         first, last = Place(x), Place(homes.get("y", x))
         rows, blocks = (last, first) if self.back else (first, last)
-        cleared = [] if self.back else self._cleared(first, piece, there)
+        cleared = [] if self.back else self._cleared(first, piece, present)
         if self.method == "dma":
-            return [*cleared, *self._by_dma(first, piece, row, there)]
+            return [*cleared, *self._by_dma(first, piece, row, present)]
         ends = [
-            [*cleared, *self._rows(rows, piece, row, there)],
+            [*cleared, *self._rows(rows, piece, row, present)],
             [self._blocks(blocks, piece, row)],
         ]
         if self.back:
@@ -216,28 +216,28 @@ class _Conversion:
             moved = self._transposed(rows, Place(homes["t"]), blocks, piece)
         return [*ends[0], *moved, *ends[1]]
 
-    def _cleared(self, place: Place, piece: Piece, there: int) -> list[Statement]:
+    def _cleared(self, place: Place, piece: Piece, present: int) -> list[Statement]:
         """Zeros in rows that the matrix does not have."""
-        if there >= piece.rows:
+        if present >= piece.rows:
             return []
         vectors = Vectors()
-        blocks = Grid(place.at(there * piece.blocks * BLOCK))
-        vectors.fill(blocks, 1, (piece.rows - there) * piece.blocks * CUBE, "0")
+        blocks = Grid(place.at(present * piece.blocks * BLOCK))
+        vectors.fill(blocks, 1, (piece.rows - present) * piece.blocks * CUBE, "0")
         return vectors.body
 
-    def _rows(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
+    def _rows(self, place: Place, piece: Piece, row: Value, present: int) -> list[Statement]:
         """Rows of the matrix to or from a buffer, in row-major order."""
         main = Place(self.plain, row * self.pitch + self.column * BLOCK)
         if self.pitch % BLOCK == 0:
-            length = there * piece.blocks
+            length = present * piece.blocks
             bursts = 1
             while length // bursts > MAX_FIELD or length % bursts:
                 bursts += 1
             gap = self.pitch // BLOCK - piece.blocks
             if gap:
-                bursts = there
+                bursts = present
             return [move(place, main, bursts, length // bursts, (gap, 0), not self.back)]
-        loop = Loop("r", there)
+        loop = Loop("r", present)
         main = main.at(loop.variable * self.pitch)
         own = place.at(loop.variable * piece.blocks * BLOCK)
         loop.body.append(move(own, main, 1, piece.blocks, (0, 0), not self.back))
@@ -252,20 +252,20 @@ class _Conversion:
         """Return the address of a row in Nz, in a piece's first block of columns."""
         return Place(self.nz, (self.column * self.height + row) * BLOCK)
 
-    def _by_dma(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
+    def _by_dma(self, place: Place, piece: Piece, row: Value, present: int) -> list[Statement]:
         """Bursts of one block, for each block of columns; from Nz for each row, where there are
         fewer of those."""
-        if self.back and there < piece.blocks and self.height <= MAX_FIELD:
-            loop = Loop("j", there)
+        if self.back and present < piece.blocks and self.height <= MAX_FIELD:
+            loop = Loop("j", present)
             main = self._main(row).at(loop.variable * BLOCK)
             own = place.at(loop.variable * (piece.blocks * BLOCK))
             loop.body.append(isa.copy(own, main, piece.blocks, 1, self.height - 1, 0))
-            return [loop, *self._rows(place, piece, row, there)]
+            return [loop, *self._rows(place, piece, row, present)]
         loop = Loop("j", piece.blocks)
         main = self._main(row).at(loop.variable * (self.height * BLOCK))
         own = place.at(loop.variable * BLOCK)
         loop.body.append(move(own, main, piece.rows, 1, (0, piece.blocks - 1), self.back))
-        rows = self._rows(place, piece, row, there)
+        rows = self._rows(place, piece, row, present)
         return [loop, *rows] if self.back else [*rows, loop]
 
     def _moved(self, rows: Place, blocks: Place, piece: Piece) -> list[Statement]:

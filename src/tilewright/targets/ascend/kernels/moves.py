@@ -5,7 +5,7 @@ index to index in the source. Dims that lie alike in both become one (``normalis
 
 - where the innermost dim is contiguous in the source, too, rows are copied: the thesis' second
   form (6.5), bursts of a copy with gaps where rows are whole blocks of 32 bytes;
-- where another dim is, tiles of it by the innermost one are transposed in UB (turning.py): the
+- where another dim is, tiles of it by the innermost one are transposed in UB (transposing.py): the
   thesis' first form, here with the rows and columns of a tile at any distance, so that one kernel
   does any permutation;
 - otherwise elements are copied one by one, up to ``MOST_COPIES``.
@@ -27,7 +27,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.shares import Extent, joined, joins, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut, each
 from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
-from tilewright.targets.ascend.kernels.turning import (
+from tilewright.targets.ascend.kernels.transposing import (
     SCRATCH,
     SIDE,
     turn_floats,
@@ -185,12 +185,12 @@ def _turn(
     vectors = Vectors()
     scratch = Place(tiles.kept("scratch", SCRATCH)) if width == 4 else None
     # Groups of 8 rows are read whole: what lies behind the last row has to be something.
-    behind = -row.size % 8 if width == 4 else 0
-    for slot in range(source.slots if behind else 0):
+    after = -row.size % 8 if width == 4 else 0
+    for slot in range(source.slots if after else 0):
         address = source.address + slot * source.bytes + row.size * own
-        pad = Buffer(f"behind{slot}", "ub", address, behind * own, element="float")
+        pad = Buffer(f"after{slot}", "ub", address, after * own, element="float")
         tiles.buffers.append(pad)
-        tiles.filled(Grid(Place(pad), own), behind, wide, "0")
+        tiles.filled(Grid(Place(pad), own), after, wide, "0")
     if scratch is None:
         ends = Place(result), Place(source)
         turn_halves(vectors, *ends, (pitch, own), row.size, column.size)

@@ -250,7 +250,7 @@ def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") ->
         shift = extra[-1] if norm.shifted else None
         normalise_rows(v, room, out, x, count, of.columns, norm, scale, shift)
 
-    extra = [n for n, there in (("scale", norm.scaled), ("shift", norm.shifted)) if there]
+    extra = [n for n, present in (("scale", norm.scaled), ("shift", norm.shifted)) if present]
     return _rows(of, core, name, f"layer normalisation of {of}", extra, compute)
 
 

@@ -80,9 +80,9 @@ def converted(
         tiles.buffers.append(slots)
         tiles.before.append(fill(Place(slots), -(-size // 256), "z"))
     matrix, pair, row = tiles.starts
-    there: Value = 2 * side.size
+    present: Value = 2 * side.size
     if of.halves % 2:
-        there = least(there, of.halves - pair * 2)
+        present = least(present, of.halves - pair * 2)
     main, gaps = _main(of, halves, (matrix, pair, row), height, (rows.size, side.size))
     whole = Place(integers, ((matrix * pairs + pair) * height + row) * BLOCK)
     gap = height - rows.size
@@ -91,7 +91,7 @@ def converted(
     # rows' own (_between).
     steps, vectors = [s.renamed({"h": "x", "out": "x"}) for s in recipe.steps], Vectors()
     compute(vectors, steps[1:] if back else steps[:-1], grids, 1, numbers)
-    bursts = (rows.size, 2 * side.size) if of.plain else (there, rows.size)
+    bursts = (rows.size, 2 * side.size) if of.plain else (present, rows.size)
     if back:
         tiles.body.append(isa.copy(Place(y), whole, side.size, rows.size, gap))
         tiles.body.extend([*narrow, *vectors.body])

@@ -62,8 +62,8 @@ class Cut:
         share = self.share
         if not share.places:
             return self.count if self.most == 1 else (extent + (self.size - 1)) // self.size
-        there = least(share.size, extent - share.first)
-        return (there + (self.size - 1)) // self.size
+        place = least(share.size, extent - share.first)
+        return (place + (self.size - 1)) // self.size
 
 
 def cut(extent: Extent, most: int, granule: int = 8, block: int = 1) -> Cut:
@@ -127,15 +127,15 @@ class Tiles:
     ) -> Buffer:
         """A buffer with contents of each iteration, in two slots if not said otherwise."""
         slots = self.slots if slots is None else min(slots, self.slots)
-        return self._turning(name, size, element, slots, self.number, self.loops[-1])
+        return self._rotating(name, size, element, slots, self.number, self.loops[-1])
 
     def part(self, name: str, loop: Loop, most: int, size: int, element: str) -> Buffer:
         """A buffer with contents of each iteration of a loop in the body, which runs ``most`` times
         at the most."""
         slots = min(2, most * self.slots)
-        return self._turning(name, size, element, slots, loop.variable + self.number * most, loop)
+        return self._rotating(name, size, element, slots, loop.variable + self.number * most, loop)
 
-    def _turning(
+    def _rotating(
         self, name: str, size: int, element: str, slots: int, number: Value, scope: Loop
     ) -> Buffer:
         slot = number % slots if slots > 1 else 0

@@ -110,7 +110,7 @@ class Vectors:
     prefix: str = "v"
     """The prefix of loop variables, which no enclosing loop may have."""
     loops: int = 0
-    held: tuple[object, ...] = ()
+    last_mask: tuple[object, ...] = ()
     """The mask of the last operation: one alike right after it needs none of its own."""
 
     @contextmanager
@@ -205,11 +205,11 @@ class Vectors:
         scalar: str,
     ) -> None:
         mask = isa.mask_of(lanes, used)
-        if used < lanes and mask.arguments == self.held and self.body and self.body[-1] is ALL:
+        if used < lanes and mask.arguments == self.last_mask and self.body and self.body[-1] is ALL:
             self.body.pop()
         elif used < lanes:
             self.body.append(mask)
-        self.held = mask.arguments
+        self.last_mask = mask.arguments
         places = [grid.place for grid in grids]
         blocks = [0 if grid.spread else grid.blocks for grid in grids]
         self.body.append(

@@ -75,30 +75,32 @@ class Depthwise(Convolutions):
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         channels, kh, kw = (self.own(home.spans)[dim] for dim in ("c", "kh", "kw"))
-        count, held = channels.size // CUBE, kh.most * kw.most
+        count, window = channels.size // CUBE, kh.most * kw.most
         kernel = self.exact["kh"], self.exact["kw"]
         taps = kernel[0] * kernel[1]
         blocks = FRACTAL // BLOCK
         if isinstance(outer, Tensor):
             at = (channels.start // CUBE) * (taps * FRACTAL)
             source, target = Place(outer, at), Place(home.buffer)
-            if held == taps:
+            if window == taps:
                 return [isa.copy(target, source, count, taps * blocks)]
             p, q = Loop("p", kh.size), Loop("q", kw.size)
             tap = (kh.start + p.variable) * kernel[1] + (kw.start + q.variable)
             to = p.variable * kw.most + q.variable
-            gaps = (taps - 1) * blocks, (held - 1) * blocks
+            gaps = (taps - 1) * blocks, (window - 1) * blocks
             ends = target.at(to * FRACTAL), source.at(tap * FRACTAL)
             q.body.append(isa.copy(*ends, count, blocks, *gaps))
             p.body.append(q)
             return [p]
         large, spans = self.own(outer.spans), self.own(home.spans)
-        held = large["kh"].most * large["kw"].most
+        window = large["kh"].most * large["kw"].most
         block = (channels.start - large["c"].start) // CUBE
         row, column = (spans[d].start - large[d].start for d in ("kh", "kw"))
-        at = (block * held + (row * large["kw"].most + column)) * FRACTAL
+        at = (block * window + (row * large["kw"].most + column)) * FRACTAL
         # One fractal for each 16 channels, taps apart in L1.
-        return [isa.load(Place(home.buffer), Place(outer.buffer, at), count, held, transpose=False)]
+        return [
+            isa.load(Place(home.buffer), Place(outer.buffer, at), count, window, transpose=False)
+        ]
 
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
         spans, large = self.spans(home.spans), self.spans(outer.spans)

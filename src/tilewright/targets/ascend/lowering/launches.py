@@ -105,7 +105,7 @@ class Value:
 
     @property
     def parsed(self) -> Layout:
-        """Its layout."""
+        """Its layout, parsed for its rank."""
         return Layout.parse(self.layout, len(self.shape))
 
 

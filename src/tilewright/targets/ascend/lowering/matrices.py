@@ -206,9 +206,9 @@ class Products(Forms):
         gap = (high.size - rows.size) * (CUBE * width // BLOCK)
 
         def copy(indices: Indices) -> list[Statement]:
-            there = self._matrix(axes, spans, indices, whole) * (wide.size * high.size)
+            matrix_start = self._matrix(axes, spans, indices, whole) * (wide.size * high.size)
             here = self._matrix(axes, spans, indices, spans) * (columns.size * rows.size)
-            target = Place(outer.buffer, (column + row + there) * width)
+            target = Place(outer.buffer, (column + row + matrix_start) * width)
             source = Place(home.buffer, here * 4)
             return [isa.cc_to_ub(target, source, blocks, rows.size // CUBE, mode, gap)]
 
@@ -224,9 +224,9 @@ class Products(Forms):
         blocks = columns.size // CUBE
 
         def copy(indices: Indices) -> list[Statement]:
-            there = self._matrix(axes, spans, indices, whole) * (width * pitch)
+            matrix_start = self._matrix(axes, spans, indices, whole) * (width * pitch)
             here = self._matrix(axes, spans, indices, spans) * (blocks * rows.size)
-            target = Place(outer.buffer, (column * pitch + row + there) * BLOCK)
+            target = Place(outer.buffer, (column * pitch + row + matrix_start) * BLOCK)
             source = Place(home.buffer, here * BLOCK)
             return [isa.copy(target, source, blocks, rows.size, 0, pitch - rows.size)]
 

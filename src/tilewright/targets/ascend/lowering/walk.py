@@ -330,8 +330,8 @@ class Walk:
         turns = op.turns_of if others else None
         slot: Value = 0
         if turns is not None:
-            home, turning = self.homes[turns], len(op.id_list)
-            slot = home.buffer.slot if home.buffer.slots == turning else home.buffer.slot % turning
+            home, turn = self.homes[turns], len(op.id_list)
+            slot = home.buffer.slot if home.buffer.slots == turn else home.buffer.slot % turn
         kind = "set" if isinstance(op, SignalOp) else "wait"
         return Flag(kind, op.source_engine.upper(), op.target_engine.upper(), slot + first)
 

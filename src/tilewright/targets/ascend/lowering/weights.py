@@ -17,7 +17,7 @@ from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.folds import FOLDS, LINES
 from tilewright.targets.ascend.kernels.normal import reciprocal
-from tilewright.targets.ascend.kernels.turning import SCRATCH, gather_lanes, spread_lanes
+from tilewright.targets.ascend.kernels.transposing import SCRATCH, gather_lanes, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import (
     CASTS,
     REPEAT,
@@ -113,11 +113,11 @@ class Weights(Products):
         batch, own, rows, columns = (self._span(op, home.spans, axis) for axis in range(4))
         loops = Loop("e0", batch.size), Loop("e1", own.size), Loop("line", rows.size)
         image, head, line = (loop.variable for loop in loops)
-        there = line + rows.start
+        present = line + rows.start
         if shape[2] > 1 and shape[2] % CUBE:
-            there = least(there, shape[2] - 1)
+            present = least(present, shape[2] - 1)
         number = (batch.start + image) * shape[1] + own.start + head
-        at = (number * shape[2] + there) * (shape[3] * 2)
+        at = (number * shape[2] + present) * (shape[3] * 2)
         pitch = -(-columns.most // CUBE) * BLOCK
         inner = ((image * own.size + head) * rows.size + line) * pitch
         copy = isa.copy(Place(home.buffer, inner), Place(outer, at), 1, pitch // BLOCK)
@@ -267,19 +267,19 @@ class Weights(Products):
 
     def _lowest(self, scores: _Scores) -> list[Statement]:
         """Minus infinity in the last block's columns that are none."""
-        there, last = self.exact[self.keys], scores.column(scores.columns - 1)
+        present, last = self.exact[self.keys], scores.column(scores.columns - 1)
         lowest = f"(float){FOLDS['max'][1]}"
-        if isinstance(there, int):
-            if not there % CUBE:
+        if isinstance(present, int):
+            if not present % CUBE:
                 return []
             lines = range(FOUR_ROWS)
-            bits = sum(1 << CUBE * line + n for line in lines for n in range(there % CUBE, CUBE))
+            bits = sum(1 << CUBE * line + n for line in lines for n in range(present % CUBE, CUBE))
             return [
                 isa.mask("0x0ULL", f"{bits:#x}ULL"),
                 flat("vector_dup", last, (), scores.rows // FOUR_ROWS, 1, "p", scalar=lowest),
                 isa.mask_of(isa.LANES, isa.LANES),
             ]
-        rest = there % CUBE
+        rest = present % CUBE
         loop = Loop("rest", select(equal(rest, 0), 0, 1))
         strides: Strides = (1,), (4,)
         loop.body += [

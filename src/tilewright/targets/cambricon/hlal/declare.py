@@ -178,14 +178,14 @@ def _axes(node: syntax.Data, numbers: list[tuple[int, Place]]) -> tuple[Axis, ..
         )  # fmt: skip
     axes = [Axis(name, 1, 1) for name in names]
     chosen = _SHORT[node.kind][rank]
-    for index, (size, at), (segment, there) in zip(
+    for index, (size, at), (segment, place) in zip(
         chosen, numbers[:rank], numbers[rank:], strict=True
     ):
         if size < 1 or size > MAX_BYTES:
             raise problem(at, f"is no size for {names[index]}", code="hlal-data")
         if not 1 <= segment <= size:
             raise problem(
-                there, f"is no segment of {names[index]}, which has {size} elements",
+                place, f"is no segment of {names[index]}, which has {size} elements",
                 code="hlal-data",
             )  # fmt: skip
         axes[index] = Axis(names[index], size, segment)

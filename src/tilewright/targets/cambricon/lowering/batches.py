@@ -31,7 +31,7 @@ class Batches(Pixels):
         """Sum up so many channels at once."""
         e = self.e
         self.co = channels
-        self.co_register = e.held(channels)
+        self.co_register = e.reg(channels)
         self.position = e.multiply(e.multiply(self.ci, self.co), 2)
         self.matrix_row = e.multiply(self.position, self.columns.kernel)
 
@@ -107,14 +107,14 @@ class Batches(Pixels):
     def _matrices(self, run: Run, base: Value) -> list[Register]:
         """The matrices of a window's rows, or the first one."""
         e, first = self.e, self._first_row(run, base)
-        matrices = [e.held(first)]
+        matrices = [e.reg(first)]
         if isinstance(run.rows, int) and run.rows <= UNROLLED and self.dense:
             for number in range(1, run.rows):
                 if isinstance(first, int):
                     # None takes an instruction where registers are left to hold them.
-                    matrices.append(e.held(e.add(first, e.multiply(self.matrix_row, number))))
+                    matrices.append(e.reg(e.add(first, e.multiply(self.matrix_row, number))))
                 else:
-                    matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
+                    matrices.append(e.reg(e.add(matrices[-1], self.matrix_row)))
         return matrices
 
     def _first_row(self, run: Run, base: Value) -> Value:

@@ -134,9 +134,9 @@ def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) ->
 
 def transfer(e: Emitter, text: str, runs: Runs, base: Value, element: int) -> None:
     """All runs of a box, to or from ``base`` in a scratchpad, where they follow one another."""
-    size = e.held(runs.elements)
+    size = e.reg(runs.elements)
     if not any(count != 1 for count, _ in runs.loops):
-        e.emit(text, e.held(base), size, e.held(runs.address), runs.offset)
+        e.emit(text, e.reg(base), size, e.reg(runs.address), runs.offset)
         return
     chip = e.variable(base)
     main = e.variable(runs.address)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.errors import refuse
-from tilewright.targets.cambricon.lowering.bands import banded
 from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import ring_bytes
 from tilewright.targets.cambricon.lowering.nest import Tile
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.pixel_packing import banded
 from tilewright.targets.cambricon.lowering.sliding import sliding
 from tilewright.targets.cambricon.machine import lanes_of, part_of
 
@@ -198,11 +198,11 @@ class Choices(Code):
         assert self.bias is not None
         base = tile.bases[self.bias.buffer]
         single = tile.spans.of("co")
-        first = e.held(self.biases)
-        e.emit("VMOVE.wide.wide0", first, e.held(single), e.held(base))
+        first = e.reg(self.biases)
+        e.emit("VMOVE.wide.wide0", first, e.reg(single), e.reg(base))
         done, count = 1, self.batch * self.band
         while done < count:
             more = min(done, count - done)
-            at = e.held(e.add(first, e.multiply(single, 4 * done)))
-            e.emit("VMOVE.wide.wide0", at, e.held(e.multiply(single, more)), first)
+            at = e.reg(e.add(first, e.multiply(single, 4 * done)))
+            e.emit("VMOVE.wide.wide0", at, e.reg(e.multiply(single, more)), first)
             done += more

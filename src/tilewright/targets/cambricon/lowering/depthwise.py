@@ -107,7 +107,7 @@ class Depthwise(Code):
         e, base, channels = self.e, tile.bases[operand.buffer], tile.spans.of("c")
         text = "VMOVE.wide.wide0" if element == 4 else "VMOVE"
         at, source = e.variable(place), e.variable(base)
-        n, step = e.held(channels), e.multiply(channels, element)
+        n, step = e.reg(channels), e.multiply(channels, element)
 
         def vector() -> None:
             def copy() -> None:
@@ -124,7 +124,7 @@ class Depthwise(Code):
         e = self.e
         skipped = e.multiply(run.skipped_rows, self.columns.kernel)
         first = e.multiply(e.add(skipped, run.skipped), e.multiply(self.channels, self.step))
-        kernel = e.held(e.add(first, self.kernel))
+        kernel = e.reg(e.add(first, self.kernel))
         if isinstance(run.pixels, int) and run.pixels <= self.batch:
             self._batch(run, kernel, run.pixels)
             return
@@ -137,7 +137,7 @@ class Depthwise(Code):
     def _batch(self, run: Run, kernel: Register, pixels: Value) -> None:
         """Sums of a few pixels, and what follows them."""
         e, c = self.e, self.c
-        total = e.held(e.multiply(pixels, self.channels))
+        total = e.reg(e.multiply(pixels, self.channels))
         sums = e.variable(self.sums)
         if self.weights:
             self._sums(run, run.at, kernel, sums, total)
@@ -145,7 +145,7 @@ class Depthwise(Code):
             at = e.variable(run.at)
 
             def pixel() -> None:
-                self._sums(run, at, kernel, sums, e.held(self.channels))
+                self._sums(run, at, kernel, sums, e.reg(self.channels))
                 e.increase(at, e.multiply(self.pixel, self.columns.stride))
                 e.increase(sums, e.multiply(self.channels, 4))
 

@@ -98,7 +98,7 @@ class Emitter:
         self._registers += 1
         return Register(self._registers - 1)
 
-    def held(self, value: Value) -> Register:
+    def reg(self, value: Value) -> Register:
         """The register of a value; numbers are filled in here."""
         return value if isinstance(value, Register) else self.variable(value)
 
@@ -138,7 +138,7 @@ class Emitter:
         if a == 0:
             self.emit("SMUL", result, b, -1)
         else:
-            self.emit("SSUB", result, self.held(a), b)
+            self.emit("SSUB", result, self.reg(a), b)
         return result
 
     def multiply(self, a: Value, b: Value) -> Value:
@@ -270,7 +270,9 @@ class Emitter:
             block()
             self.jump(end)
 
-    def seldom(self, count: Register, body: Callable[[], None], before: Callable[[], None]) -> None:
+    def repeat_outlined(
+        self, count: Register, body: Callable[[], None], before: Callable[[], None]
+    ) -> None:
         """Run a body ``count`` times, which is mostly 0: one instruction then.
 
         What stands ``before`` all of them runs only where there are some.

@@ -102,10 +102,10 @@ class Epilogue:
         """The instructions that make results of sums, to be emitted one after the other."""
         steps: list[Callable[[], None]] = []
         first = ".wide0" if wide else ""
-        bias = None if bias_at is None else e.held(bias_at)
-        residual = None if residual_at is None else e.held(residual_at)
-        zeros = e.held(self.zeros) if self.relu else None
-        at, out, n = e.held(total), e.held(result), e.held(count)
+        bias = None if bias_at is None else e.reg(bias_at)
+        residual = None if residual_at is None else e.reg(residual_at)
+        zeros = e.reg(self.zeros) if self.relu else None
+        at, out, n = e.reg(total), e.reg(result), e.reg(count)
 
         def add(text: str, *operands: Register) -> None:
             steps.append(lambda: e.emit(text, *operands))
@@ -143,7 +143,7 @@ class Epilogue:
         elif not done:
             add(f"VMOVE{end}{first}{shift}", out, n, at)
         for place, (text, _) in zip(self.places, self.limits, strict=True):
-            add(text, out, n, out, e.held(place))
+            add(text, out, n, out, e.reg(place))
         if self.table is not None:
             add(f"VEXP.table={self.number}", out, n, out)
         return steps

@@ -63,19 +63,19 @@ class Flat:
         self.shared = self._share()
         loads = loads_of(nest)
         self.ahead = [load for load in loads if load.depth == 0 or self._slots(load.buffer) > 1]
-        self.late = [load for load in loads if load not in self.ahead]
+        self.deferred = [load for load in loads if load not in self.ahead]
         self.weights_move = any(load.depth and load.buffer.memory == "msm" for load in loads)
         self.current: dict[BufferOp, Register] = {}
-        self.coming: dict[BufferOp, int] = {}
+        self.next_depths: dict[BufferOp, int] = {}
         """Buffers that fill their other slot, and their depths."""
         for load in self.ahead:
             if load.depth and self._slots(load.buffer) > 1:
                 self.current[load.buffer] = e.register()
-                self.coming[load.buffer] = load.depth
+                self.next_depths[load.buffer] = load.depth
         if self.shared is None and self._slots(out.buffer) > 1:
             self.current[out.buffer] = e.register()
             self.store_stream = transfers.stream(out.buffer)
-        for buffer in self.coming:
+        for buffer in self.next_depths:
             load_stream = None if buffer is self.shared else transfers.stream(buffer)
             if load_stream is not None:
                 self.load_streams[buffer] = load_stream
@@ -130,7 +130,7 @@ class Flat:
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
-        both = self.e.held(sum(self._two(buffer)))
+        both = self.e.reg(sum(self._two(buffer)))
         self.e.emit("SSUB", register, both, register)
 
     def emit(self) -> None:
@@ -143,7 +143,7 @@ class Flat:
             self.scheduler.reset()
         e.set(self.level, BEFORE_FIRST)
         e.set(self.ended, int(len(self.transfers.prefetched) > 0))
-        for buffer in self.coming:
+        for buffer in self.next_depths:
             # The first load fills the other one.
             e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
@@ -158,15 +158,15 @@ class Flat:
         e.place(take)
         for stream in self.load_streams.values():
             stream.flush()
-        for now, coming in zip(self.now, self.next, strict=True):
-            e.set(now, coming)
-        for buffer, depth in self.coming.items():
+        for now, following in zip(self.now, self.next, strict=True):
+            e.set(now, following)
+        for buffer, depth in self.next_depths.items():
 
             def other(buffer: BufferOp = buffer) -> None:
                 self._swap(self.current[buffer], buffer)
 
             self._where_advanced(depth, other)
-        self._late_loads()
+        self._deferred_loads()
         self._refill()
         self._advance(self.labels, self.loaded)
         e.place(last)
@@ -207,17 +207,17 @@ class Flat:
                 continue
             self._where_advanced(depth, lambda refill=refill: refill(self._now()))
 
-    def _late_loads(self) -> None:
+    def _deferred_loads(self) -> None:
         """Loads into buffers of one slot: after the tile that used them."""
-        for load in self.late:
+        for load in self.deferred:
 
             def fill(load: Filled = load) -> None:
-                there = self.e.label("there")
+                arrived = self.e.label("there")
                 if load.buffer in self.transfers.prefetched:
-                    self._where_first(load.depth, there)
+                    self._where_first(load.depth, arrived)
                 spans = self.nest.spans(self.now, load.depth)
                 self.transfers.fill(load.buffer, spans, self.operands[load.buffer].address, None)
-                self.e.place(there)
+                self.e.place(arrived)
 
             # The level still is that of the step to this tile.
             self._where_advanced(load.depth, fill)
@@ -267,13 +267,13 @@ class Flat:
         e = self.e
         for depth, label in enumerate(labels):
             e.place(label)
-            for there, loads in groupby(self._ahead_in(depth), self._is_prefetched):
+            for prefetched, loads in groupby(self._ahead_in(depth), self._is_prefetched):
                 passed = e.label("prefetched")
-                if there:
+                if prefetched:
                     e.emit("CB", self.ended, passed)
                 for load in loads:
                     self._load(load)
-                if there:
+                if prefetched:
                     e.place(passed)
             if any(load.depth == depth and load.buffer in self.load_streams for load in self.ahead):
                 self.scheduler.begin(self._pause())
@@ -294,7 +294,7 @@ class Flat:
         """The load of the next tile's box, or the start of its stream."""
         e, buffer = self.e, load.buffer
         base = self._base(buffer)
-        if buffer in self.coming:
+        if buffer in self.next_depths:
             base = e.variable(base)
             self._swap(base, buffer)
         spans = self.nest.spans(self.next, load.depth)
@@ -302,7 +302,7 @@ class Flat:
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
-        between = [load.buffer for load in self.late if load.buffer.memory != "msm"]
+        between = [load.buffer for load in self.deferred if load.buffer.memory != "msm"]
         if self.store_stream is None and not self.operands[self.output.buffer].stays:
             between.append(self.output.buffer)
         pauses = (self.transfers.pause(self.operands[buffer]) for buffer in between)

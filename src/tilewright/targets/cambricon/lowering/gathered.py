@@ -56,7 +56,7 @@ class Gathered:
     image_row: Value
     image_pixel: Value
     """Bytes from one row of the image to the next, and from one pixel."""
-    coming: Register | None = None
+    next_source: Register | None = None
     """Where the column that comes lies in the image; None where no more does."""
     put: Register | None = None
     """Its place in the first ring."""
@@ -91,12 +91,12 @@ class Gathered:
         first = min(kernel - before, size)
         self._first_columns(row.at, first)
         self.put = e.variable(self.address + first * self.column)
-        coming = e.variable(e.add(row.at, e.multiply(self.image_pixel, first)))
+        next_source = e.variable(e.add(row.at, e.multiply(self.image_pixel, first)))
         left = size - first
         x = -before
 
         def pixels(count: int, gather: bool, skipped: int, width: int) -> None:
-            self.coming, self.moves = coming if gather else None, skipped == 0
+            self.next_source, self.moves = next_source if gather else None, skipped == 0
             body(Run(at, count, row.skipped_rows, row.rows, skipped, width, row.y, x))
 
         for number in range(cut_left):
@@ -111,12 +111,12 @@ class Gathered:
         for _ in range(cut_right):
             pixels(1, False, 0, size - x)
             x += 1
-        self.coming = None
+        self.next_source = None
 
     def _first_columns(self, at: Value, count: int) -> None:
         """The columns of a row's first window; no later window finds them in the second half."""
         e = self.e
-        n, source, to = e.held(self.channels), e.variable(at), e.variable(self.address)
+        n, source, to = e.reg(self.channels), e.variable(at), e.variable(self.address)
         back = e.subtract(self.image_row, e.multiply(self.image_pixel, count))
         for _ in range(self.rows):
             for _ in range(count):
@@ -128,14 +128,14 @@ class Gathered:
 
     def steps(self) -> list[Callable[[], None]]:
         """Copies of the column that comes, to stand between a pixel's products."""
-        e, coming, put = self.e, self.coming, self.put
-        if coming is None or put is None:
+        e, next_source, put = self.e, self.next_source, self.put
+        if next_source is None or put is None:
             return []
-        n = e.held(self.channels)
+        n = e.reg(self.channels)
         source, first, second = (e.register() for _ in range(3))
 
         def begin() -> None:
-            e.set(source, coming)
+            e.set(source, next_source)
             e.set(first, put)
             e.emit("SADD", second, put, self.ring)
             e.emit("VMOVE", first, n, source)
@@ -155,8 +155,8 @@ class Gathered:
         """After a pixel: to the next window, and the next column."""
         if self.moves:
             self._round(at)
-        if self.coming is not None and self.put is not None:
-            self.e.increase(self.coming, self.image_pixel)
+        if self.next_source is not None and self.put is not None:
+            self.e.increase(self.next_source, self.image_pixel)
             self._round(self.put)
 
     def _round(self, place: Register) -> None:

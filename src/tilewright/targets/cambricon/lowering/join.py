@@ -104,7 +104,7 @@ class Join(Code):
 
         def run() -> None:
             for place, count, size in zip(places, counts, sizes, strict=True):
-                e.emit("VMOVE", target, e.held(count), place)
+                e.emit("VMOVE", target, e.reg(count), place)
                 e.increase(place, size)
                 e.increase(target, size)
             if rest != 0:

@@ -151,7 +151,7 @@ def _lowered(
     in_matrix = any(operand.buffer.memory == "msm" for operand in ends)
     compute = (MATRIX_CODES if in_matrix else CODES).get(name, Points)(context)
     for number, data in tables.loads.items():
-        zero, size = e.held(0), e.held(len(data) // 2)
+        zero, size = e.reg(0), e.reg(len(data) // 2)
         e.emit(f"VLOAD.table={number}", zero, size, zero, image(data))
     compute.prologue()
     prefetch: FirstLoad | None = None

@@ -38,7 +38,7 @@ class LrnGradient(Lrn):
     def _pixel(self, sources: Sequence[Register], y: Register) -> None:
         e, how, (x, gradient) = self.e, self.how, sources
         self._base(x, 0, self.channels)
-        n, sums, ratio = (e.held(v) for v in (self.channels, self.sums, self.ratio))
+        n, sums, ratio = (e.reg(v) for v in (self.channels, self.sums, self.ratio))
         down = _shift(self.point - self.points[1])
         e.emit(f"VDV.long1.table={self.table}{down}", y, n, gradient, sums)
         down = _shift(self.points[0] - how.ratio)
@@ -51,18 +51,21 @@ class LrnGradient(Lrn):
     def _between(self, before: int, n: Register, factors: tuple[Register, Register]) -> None:
         """Products in the place of the squares; zeros where these lay and no product does."""
         e = self.e
-        place = e.held(self.squares + 4 * before)
-        first, unit = (self.window - 1) // 2, e.held(1)
+        place = e.reg(self.squares + 4 * before)
+        first, unit = (self.window - 1) // 2, e.reg(1)
         uneven = before != first
         if uneven:
-            left = e.held(self.squares + 4 * first)
+            left = e.reg(self.squares + 4 * first)
             e.emit("VSV.wide.wide0.wide1", left, unit, left, left)
         e.emit(f"VMV.wide{_shift(self.how.spare)}", place, n, *factors)
 
     def _base(self, x: Register, first: int, count: int) -> None:
         e = self.e
         if self.how.back != (self.window - 1) // 2:
-            unit, last = e.held(1), e.held(self.squares + 4 * (self.how.back + self.channels - 1))
+            unit, last = (
+                e.reg(1),
+                e.reg(self.squares + 4 * (self.how.back + self.channels - 1)),
+            )
             e.emit("VSV.wide.wide0.wide1", last, unit, last, last)
         super()._base(x, first, count)
 

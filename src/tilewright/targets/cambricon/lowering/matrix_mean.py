@@ -77,13 +77,13 @@ class MatrixMean(Code):
             e.variable(c.nest.base(c.output, tile)),
             e.variable(c.nest.base(self.x, tile)),
         )
-        n, sums, ones = (e.held(number) for number in (self.channels, self.sums, self.ones))
+        n, sums, ones = (e.reg(number) for number in (self.channels, self.sums, self.ones))
         rows, width = self.met
         strides = c.nest.box(self.x, tile).strides
         step = 0 if self.axis is None else strides[self.axis]
         if rows == 1 or step == 2 * width * self.channels:
             rows, width = 1, rows * width
-        size = e.held(width)
+        size = e.reg(width)
 
         def block() -> None:
             at = e.variable(image) if rows > 1 else image
@@ -92,9 +92,9 @@ class MatrixMean(Code):
                 # The image has more columns than the window.
                 e.increase(at, step)
                 e.emit("VMM.acc.wide", sums, n, at, ones, size)
-            e.emit("VDV.wide0", to, n, sums, e.held(self.areas))
+            e.emit("VDV.wide0", to, n, sums, e.reg(self.areas))
             if self.relu:
-                e.emit("VGTM", to, n, to, e.held(self.zeros))
+                e.emit("VGTM", to, n, to, e.reg(self.zeros))
             e.increase(image, 0 if self.blocks is None else strides[self.blocks])
             e.increase(to, self.channels * c.output.element)
 

@@ -34,7 +34,7 @@ class MaximumGradient(Code):
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
         e, c = self.e, self.c
-        n = e.held(tile.spans.of("p"))
+        n = e.reg(tile.spans.of("p"))
         step = e.multiply(tile.spans.of("p"), 2)
         at = e.variable(tile.bases[self.x.buffer])
         to = e.variable(tile.bases[c.output.buffer])

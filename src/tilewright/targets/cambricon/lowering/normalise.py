@@ -64,12 +64,12 @@ class Lrn(Code):
     def prologue(self) -> None:
         """Zeros around the squares, and a vector of the factor."""
         e, size = self.e, self.part + self.window - 1
-        at, n = e.held(self.squares), e.held(size)
+        at, n = e.reg(self.squares), e.reg(size)
         # Random numbers have 16 bits; their differences, of any width, are 0.
         e.emit("RV", at, n)
         e.emit("VSV.wide", at, n, at, at)
-        vector, m = e.held(self.factors), e.held(self.part)
-        e.emit("VAS.wide.wide0", vector, m, at, e.held(self.factor))
+        vector, m = e.reg(self.factors), e.reg(self.part)
+        e.emit("VAS.wide.wide0", vector, m, at, e.reg(self.factor))
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
@@ -99,14 +99,14 @@ class Lrn(Code):
         self._base(x, first, count)
         distance = self.points[0] - self.points[1]
         text = f"VDV.long1.table={self.table}" + (f".shift={distance}" if distance else "")
-        result, operand = e.held(e.add(y, 2 * first)), e.held(e.add(x, 2 * first))
-        e.emit(text, result, e.held(count), operand, e.held(self.sums))
+        result, operand = e.reg(e.add(y, 2 * first)), e.reg(e.add(x, 2 * first))
+        e.emit(text, result, e.reg(count), operand, e.reg(self.sums))
 
     def _base(self, x: Register, first: int, count: int) -> None:
         """Emit the base that is raised to a power, of 64 bits with 20 fraction bits."""
-        e, n = self.e, self.e.held(count)
+        e, n = self.e, self.e.reg(count)
         before = (self.window - 1) // 2
-        sums = e.held(self.sums)
+        sums = e.reg(self.sums)
         # The neighbours that there are; the others' squares stay 0, or become 0 again.
         low = max(first - before, 0)
         high = min(first - before + count + self.window - 1, self.channels)
@@ -115,29 +115,29 @@ class Lrn(Code):
         if self.part < self.channels:
             for at, size in ((0, start), (after, count + self.window - 1 - after)):
                 if size:
-                    place = e.held(self.squares + 4 * at)
-                    e.emit("VSV.wide.wide0.wide1", place, e.held(size), place, place)
-        source = e.held(e.add(x, 2 * low))
-        target, held = e.held(self.squares + 4 * start), e.held(high - low)
-        e.emit("VMV.wide", target, held, source, source)
+                    place = e.reg(self.squares + 4 * at)
+                    e.emit("VSV.wide.wide0.wide1", place, e.reg(size), place, place)
+        source = e.reg(e.add(x, 2 * low))
+        target, in_register = e.reg(self.squares + 4 * start), e.reg(high - low)
+        e.emit("VMV.wide", target, in_register, source, source)
         self._add_up(count, "long")
         shift = 2 * self.points[0] + 10
         scaled = "VMV.long.long0.wide1" + (f".shift={shift}" if shift else "")
-        e.emit(scaled, sums, n, sums, e.held(self.factors))
-        e.emit("VAS.long.long0", sums, n, sums, e.held(self.constant))
+        e.emit(scaled, sums, n, sums, e.reg(self.factors))
+        e.emit("VAS.long.long0", sums, n, sums, e.reg(self.constant))
 
     def _add_up(self, count: int, kind: str) -> None:
         """Sums over windows of what lies between zeros, of 64 bits (``long``) or 32 (``wide``)."""
-        e, n, sums = self.e, self.e.held(count), self.e.held(self.sums)
+        e, n, sums = self.e, self.e.reg(count), self.e.reg(self.sums)
         if self.window == 1:
-            e.emit(f"VMOVE.{kind}.wide0", sums, n, e.held(self.squares))
+            e.emit(f"VMOVE.{kind}.wide0", sums, n, e.reg(self.squares))
             return
         for first in range(0, self.window - 1, 2):
-            two = (e.held(self.squares + 4 * at) for at in (first, first + 1))
+            two = (e.reg(self.squares + 4 * at) for at in (first, first + 1))
             again = ".acc" if first else ""
             e.emit(f"VAV.{kind}{again}.wide0.wide1", sums, n, *two)
         if self.window % 2:
-            last = e.held(self.squares + 4 * (self.window - 1))
+            last = e.reg(self.squares + 4 * (self.window - 1))
             e.emit(f"VAV.{kind}.{kind}0.wide1", sums, n, sums, last)
 
 
@@ -171,7 +171,13 @@ class Softmax(Code):
         """Emit the vectors of zeros and ones."""
         e = self.e
         clear(self.e, self.zeros, self.part)
-        e.emit("VAS", e.held(self.ones), e.held(self.part), e.held(self.zeros), e.held(1))
+        e.emit(
+            "VAS",
+            e.reg(self.ones),
+            e.reg(self.part),
+            e.reg(self.zeros),
+            e.reg(1),
+        )
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""
@@ -195,28 +201,28 @@ class Softmax(Code):
     def _row(self, x: Register, y: Register) -> None:
         """The exponentials of a row that does not fit are computed twice: added, then divided."""
         e = self.e
-        values = e.held(self.values)
+        values = e.reg(self.values)
         greatest, total = e.register(), e.register()
-        zeros, ones, totals = (e.held(a) for a in (self.zeros, self.ones, self.totals))
-        e.emit("VMAX", greatest, e.held(self.size), x)
+        zeros, ones, totals = (e.reg(a) for a in (self.zeros, self.ones, self.totals))
+        e.emit("VMAX", greatest, e.reg(self.size), x)
         parts = self._parts()
         for number, (at, count) in enumerate(parts):
             self._exponentials(x, at, count, greatest)
             dot = "VDOT.acc.wide0" if number else "VDOT.wide0"
-            e.emit(dot, total, e.held(count), values, ones)
-        e.emit("VAS.wide", totals, e.held(self.part), zeros, total)
+            e.emit(dot, total, e.reg(count), values, ones)
+        e.emit("VAS.wide", totals, e.reg(self.part), zeros, total)
         left = -self.points[1]
         text = "VDV.wide0.wide1" + (f".shift={left}" if left else "")
         for at, count in parts:
             if len(parts) > 1:
                 self._exponentials(x, at, count, greatest)
-            e.emit(text, e.held(e.add(y, 2 * at)), e.held(count), values, totals)
+            e.emit(text, e.reg(e.add(y, 2 * at)), e.reg(count), values, totals)
 
     def _exponentials(self, x: Register, at: int, count: int, greatest: Register) -> None:
         """Emit the exponentials of elements' distances from the greatest."""
         e = self.e
-        values, n = e.held(self.values), e.held(count)
-        e.emit("VSV.wide", values, n, e.held(self.zeros), e.held(e.add(x, 2 * at)))
+        values, n = e.reg(self.values), e.reg(count)
+        e.emit("VSV.wide", values, n, e.reg(self.zeros), e.reg(e.add(x, 2 * at)))
         e.emit("VAS.wide.wide0", values, n, values, greatest)
         decay = f".shift={self.points[0]}" if self.points[0] else ""
         e.emit(f"VEXP.decay.wide.wide0{decay}", values, n, values)

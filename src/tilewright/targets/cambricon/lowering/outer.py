@@ -54,10 +54,10 @@ class Outer(Code):
         rows, columns = tile.spans.of(self.rows), tile.spans.of("co")
         shift = self.epilogue.shift or 0
         end = ".wide" if self.epilogue.wide_result else ""
-        out = e.held(tile.bases[c.output.buffer])
-        n, m = e.held(rows), e.held(columns)
+        out = e.reg(tile.bases[c.output.buffer])
+        n, m = e.reg(rows), e.reg(columns)
         if not self.sums:
-            x, w = (e.held(c.nest.base(operand, tile)) for operand in (self.x, self.w))
+            x, w = (e.reg(c.nest.base(operand, tile)) for operand in (self.x, self.w))
             e.emit(f"OP{end}" + (f".shift={shift}" if shift else ""), out, x, n, w, m)
             return
         before, after = c.nest.reduced(tile)
@@ -66,7 +66,7 @@ class Outer(Code):
             return
         partial = e.label("partial")
         e.if_positive(after, partial)
-        total = e.held(e.multiply(rows, columns))
+        total = e.reg(e.multiply(rows, columns))
         e.emit(f"MMOVE{end}.wide0" + (f".shift={shift}" if shift else ""), out, total, out)
         e.place(partial)
 

@@ -50,7 +50,7 @@ class Pixels(Choices):
     result: Register
     added: Register | None = None
     """Addresses of what is pending in the result and the residual."""
-    coming: list[Register]
+    next_places: list[Register]
     """Those of the pixels at hand, where a pixel's channels are parted; one, where both are the
     same. Others lie side by side with the pending ones."""
     sizes: list[int]
@@ -77,7 +77,7 @@ class Pixels(Choices):
         if dense and isinstance(width, Register):
             size = width  # In elements already; see _run.
         else:
-            size = e.held(e.multiply(self.ci, width) if dense else self.ci)
+            size = e.reg(e.multiply(self.ci, width) if dense else self.ci)
 
         def each(between: Steps = ()) -> None:
             written = isinstance(kernel, int) and kernel <= UNROLLED and dense
@@ -209,7 +209,7 @@ class Pixels(Choices):
         self.result = own[0]
         self.added = None if self.residual is None else own[-1]
         # What is pending says how far the next ones lie, but for pixels whose channels are parted.
-        self.coming = [e.variable(place) for place in places] if self.parted else []
+        self.next_places = [e.variable(place) for place in places] if self.parted else []
         self.pending = e.variable(0)
 
     @property
@@ -220,14 +220,14 @@ class Pixels(Choices):
     def _pass(self, count: Value) -> None:
         """Finish the pending sums, and make those of ``count`` pixels the pending ones."""
         e = self.e
-        if not self.coming:
+        if not self.next_places:
             for own, size in zip(self._own, self.sizes, strict=False):
                 e.increase(own, e.multiply(self.pending, size))
         elements = e.multiply(self.co, count)
         e.set(self.pending, elements)
-        for number, coming in enumerate(self.coming):
-            e.set(self._own[number], coming)
-            e.increase(coming, self.steps[number])
+        for number, next_places in enumerate(self.next_places):
+            e.set(self._own[number], next_places)
+            e.increase(next_places, self.steps[number])
 
     def steps_of(self, sums: Register) -> list[Callable[[], None]]:
         """Return the epilogue's steps for the pending sums at address ``sums``."""

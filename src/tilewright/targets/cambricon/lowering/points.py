@@ -154,14 +154,14 @@ class Points(Code):
     def _spread(self, sources: Sequence[Value], count: Value) -> None:
         """Vectors of the numbers that operands are along a run."""
         e = self.e
-        zeros, n, unit = e.held(self.zeros), e.held(count), e.held(1)
+        zeros, n, unit = e.reg(self.zeros), e.reg(count), e.reg(1)
         for operand, source in zip(self.inputs, sources, strict=True):
             if operand not in self.spread:
                 continue
             wide = operand.element == 4
             value = e.register()
-            e.emit("VMAX" + ".wide0" * wide, value, unit, e.held(source))
-            e.emit("VAS" + ".wide" * wide, e.held(self.spread[operand]), n, zeros, value)
+            e.emit("VMAX" + ".wide0" * wide, value, unit, e.reg(source))
+            e.emit("VAS" + ".wide" * wide, e.reg(self.spread[operand]), n, zeros, value)
 
     def _parts(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         e = self.e
@@ -182,12 +182,12 @@ class Points(Code):
 
     def _part(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         e = self.e
-        n = e.held(count)
+        n = e.reg(count)
         rest = self.rest
         wide_result = is_wide(self.result_kind)
-        out = e.held(result) if rest is None else e.held(self.sums)
+        out = e.reg(result) if rest is None else e.reg(self.sums)
         wide = ".wide" if (wide_result if rest is None else True) else ""
-        inputs = [e.held(source) for source in sources]
+        inputs = [e.reg(source) for source in sources]
         flags = "".join(f".wide{i}" for i, kind in enumerate(self.kinds) if is_wide(kind))
         if self.name in PAIRS:
             text = f"{PAIRS[self.name]}{wide}{flags}"
@@ -197,21 +197,21 @@ class Points(Code):
                     text += f".left{i}={max(points) - point}" if max(points) > point else ""
             e.emit(text, out, n, *inputs)
         elif self.name == "relu":
-            e.emit(f"VGTM{wide}{flags}", out, n, inputs[0], e.held(self.zeros))
+            e.emit(f"VGTM{wide}{flags}", out, n, inputs[0], e.reg(self.zeros))
         elif self.name == "clip":
             source = inputs[0]
             for place, (text, _) in zip(self.places, self.limits, strict=True):
                 # The first one makes the result, wide or not; the second one goes over it.
                 first = source is inputs[0]
                 kind = "" if first or not wide else ".wide0"
-                e.emit(f"{text}{wide}{kind}", out, n, source, e.held(place))
+                e.emit(f"{text}{wide}{kind}", out, n, source, e.reg(place))
                 source = out
             if not self.limits:
                 e.emit(f"VMOVE{wide}", out, n, source)
         elif self.name == "requantise":
             shift = fraction(self.kinds[0]) - fraction(self.result_kind)
             # The result saturates to 16 bits, whatever follows.
-            out = e.held(result) if rest is None else out
+            out = e.reg(result) if rest is None else out
             e.emit(f"VMOVE{flags}" + (f".shift={shift}" if shift else ""), out, n, inputs[0])
         else:
             e.emit(f"VEXP{wide}.table={self.table}", out, n, inputs[0])

@@ -65,20 +65,20 @@ class MatrixPool(Pool):
             clear(e, self.zeros, self.size)
         fill(e, self.ones, lanes, 1)
         fill(e, self.low, self.vectors, LEAST)
-        low, n = e.held(self.low), e.held(self.vectors)
-        e.emit("OP", e.held(self.least), low, n, e.held(self.ones), e.held(lanes))
+        low, n = e.reg(self.low), e.reg(self.vectors)
+        e.emit("OP", e.reg(self.least), low, n, e.reg(self.ones), e.reg(lanes))
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         """Pixels whose windows have as many columns."""
         e, slide = self.e, self.columns
         reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
         columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)
-        self._down(run, at, e.held(e.multiply(columns, self.channels)))
+        self._down(run, at, e.reg(e.multiply(columns, self.channels)))
         less = e.multiply(e.subtract(columns, slide.dilation), self.channels)
-        size, item = e.held(less), 2 * self.c.nest.tile_size("c")
+        size, item = e.reg(less), 2 * self.c.nest.tile_size("c")
         # Another column of all windows, as far from the one before as the dilation says.
         place = self.greatest + slide.dilation * item
-        e.unrolled(e.subtract(run.width, 1), UNROLLED, lambda: self._compare(e.held(place), size))
+        e.unrolled(e.subtract(run.width, 1), UNROLLED, lambda: self._compare(e.reg(place), size))
         self._copy(pixels)
         e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
         self._finish(e.multiply(pixels, self.channels))
@@ -86,7 +86,11 @@ class MatrixPool(Pool):
     def _compare(self, others: Register, size: Register) -> None:
         """The greater ones of elements, and of what is the greatest so far."""
         e = self.e
-        greatest, over, least = e.held(self.greatest), e.held(self.over), e.held(self.least)
+        greatest, over, least = (
+            e.reg(self.greatest),
+            e.reg(self.over),
+            e.reg(self.least),
+        )
         e.emit("MMOVE", over, size, least)
         e.emit("MSM.acc", over, size, others, greatest)
         e.emit("MSM.acc", greatest, size, over, least)
@@ -94,8 +98,8 @@ class MatrixPool(Pool):
     def _down(self, run: Run, at: Register, elements: Value) -> None:
         """The rows of the windows, column by column."""
         e, step = self.e, self.e.multiply(self.row, self.rows.dilation)
-        row, size = e.variable(at), e.held(elements)
-        e.emit("MMOVE", e.held(self.greatest), size, row)
+        row, size = e.variable(at), e.reg(elements)
+        e.emit("MMOVE", e.reg(self.greatest), size, row)
 
         def further() -> None:
             e.increase(row, step)
@@ -106,13 +110,13 @@ class MatrixPool(Pool):
     def _copy(self, count: Value) -> None:
         """Copy the results of so many pixels to VSM."""
         e, item, stride = self.e, 2 * self.c.nest.tile_size("c"), self.columns.stride
-        ones, unit = e.held(self.ones), e.held(1)
+        ones, unit = e.reg(self.ones), e.reg(1)
         to = e.variable(self.result)
         at = e.variable(self.greatest)
         if stride == 1:
-            e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, unit)
+            e.emit("VMM", to, e.reg(e.multiply(count, item // 2)), at, ones, unit)
             return
-        size = e.held(item // 2)
+        size = e.reg(item // 2)
 
         def each() -> None:
             e.emit("VMM", to, size, at, ones, unit)
@@ -130,5 +134,5 @@ class MatrixPool(Pool):
         e = self.e
         self.c.transfers.issue_slot()
         if self.relu:
-            e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
+            e.emit("VGTM", self.result, e.reg(total), self.result, e.reg(self.zeros))
         e.increase(self.result, e.multiply(total, 2))

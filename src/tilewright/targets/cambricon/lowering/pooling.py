@@ -97,8 +97,8 @@ class Pool(Code):
         if self.average or self.relu:
             clear(e, self.zeros, self.size)
         if self.average:
-            areas, size = e.held(self.areas), e.held(self.size)
-            e.emit("VAS", areas, size, e.held(self.zeros), e.held(self.area))
+            areas, size = e.reg(self.areas), e.reg(self.size)
+            e.emit("VAS", areas, size, e.reg(self.zeros), e.reg(self.area))
         if self.unrolled and not {"c"} & c.nest.looped:
             # The columns of a batch and its results lie at the same places throughout.
             slide, channels = self.columns, c.nest.tile_size("c")
@@ -156,10 +156,10 @@ class Pool(Code):
             self._along(run, pixels)
         self.c.transfers.issue_slot()
         if counts is not None:
-            out, sums = self.result, e.held(self.sums)
-            e.emit("VDV.wide0", out, e.held(total), sums, counts)
+            out, sums = self.result, e.reg(self.sums)
+            e.emit("VDV.wide0", out, e.reg(total), sums, counts)
         if self.relu:
-            e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
+            e.emit("VGTM", self.result, e.reg(total), self.result, e.reg(self.zeros))
         e.increase(at, e.multiply(e.multiply(pixels, self.pixel), slide.stride))
         e.increase(self.result, e.multiply(total, 2))
 
@@ -177,7 +177,7 @@ class Pool(Code):
             for number, to in enumerate(targets):
                 e.emit("SADD", to, self.result, 2 * number * channels)
         e.increase(at, e.multiply(self.pixel, pixels * slide.stride))
-        n = e.held(channels)
+        n = e.reg(channels)
         text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
         begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
         for number, to in enumerate(targets):
@@ -187,22 +187,22 @@ class Pool(Code):
             for place, other in enumerate(window[1:]):
                 e.emit(text, to, n, to if place else window[0], other)
         self.c.transfers.issue_slot()
-        size = e.held(pixels * channels)
+        size = e.reg(pixels * channels)
         last = self.result
         if (counts := self._counts(count, pixels * channels)) is not None:
-            e.emit("VDV.wide0", self.result, size, e.held(self.sums), counts)
+            e.emit("VDV.wide0", self.result, size, e.reg(self.sums), counts)
         elif self.staged:
-            last = e.held(self.out)
+            last = e.reg(self.out)
             if not self.relu:
                 e.emit("VMOVE", self.result, size, last)
         if self.relu:
-            e.emit("VGTM", self.result, size, last, e.held(self.zeros))
+            e.emit("VGTM", self.result, size, last, e.reg(self.zeros))
         e.increase(self.result, 2 * pixels * channels)
 
     def _directly(self, run: Run, at: Register, pixels: Value) -> None:
         """The positions of each window one by one."""
         e = self.e
-        n = e.held(self.channels)
+        n = e.reg(self.channels)
         window = e.variable(at)
         to = e.variable(self.sums if self.average else self.result)
         across = e.multiply(self.pixel, self.columns.dilation)
@@ -233,11 +233,11 @@ class Pool(Code):
 
     def _down(self, run: Run, at: Register, elements: Value) -> None:
         """The rows of the windows, column by column, into temporaries."""
-        e, n = self.e, self.e.held(elements)
+        e, n = self.e, self.e.reg(elements)
         text = "VAV.wide.wide0" if self.average else "VGTM"
         begin = "VMOVE.wide" if self.average else "VMOVE"
         step = e.multiply(self.row, self.rows.dilation)
-        to, row = e.held(self.down), e.variable(at)
+        to, row = e.reg(self.down), e.variable(at)
 
         def further() -> None:
             e.increase(row, step)
@@ -260,7 +260,7 @@ class Pool(Code):
         item = 4 if self.average else 2
         text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
         begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
-        n = e.held(self.channels)
+        n = e.reg(self.channels)
         apart = e.multiply(self.channels, slide.dilation * item)
         column = e.variable(self.down)
         to = e.variable(self.sums if self.average else self.result)
@@ -312,7 +312,7 @@ class Pool(Code):
         if count is None:
             return None
         if isinstance(count, int) and count == self.area:
-            return e.held(self.areas)
-        counts = e.held(self.counts)
-        e.emit("VAS", counts, e.held(total), e.held(self.zeros), e.held(count))
+            return e.reg(self.areas)
+        counts = e.reg(self.counts)
+        e.emit("VAS", counts, e.reg(total), e.reg(self.zeros), e.reg(count))
         return counts

@@ -53,7 +53,7 @@ class Product(SplitSums):
             self.bias_at = at
             self.result, *added = (e.variable(place) for place in places)
             self.added = added[0] if added else None
-            self.coming, self.sizes = [], self._element_sizes()
+            self.next_places, self.sizes = [], self._element_sizes()
             self.split_tile(tile, box)
             return
         if self.parted:
@@ -62,7 +62,7 @@ class Product(SplitSums):
         self._arrive(places, self.biases_at[-1])
         self.alone = self.batch == 1
         self.at = self.base if self.alone else e.variable(self.base)
-        self.halves = e.held(self.sums + self.other_sums)
+        self.halves = e.reg(self.sums + self.other_sums)
         self._image(tile, box, c.nest.base(self.x, tile))
         self._flush()
 

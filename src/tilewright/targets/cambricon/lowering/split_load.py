@@ -54,32 +54,32 @@ class SplitLoad:
     """Of the loop that waits."""
     copied: Register
     """Where the part in VSM belongs."""
-    due: Register
+    to_copy: Register
     """Positive until it is there."""
 
     def prologue(self, e: Emitter) -> None:
         """Emit the code that runs before all tiles."""
         fill(e, self.unit, 1, 1)
-        e.set(self.due, 0)
+        e.set(self.to_copy, 0)
 
     def load(self, e: Emitter, base: Value, count: Value, address: Value, start: int) -> None:
         """A tile's elements to ``base``; they lie ``address`` bytes after the tensor's start."""
-        e.aside(self.due, lambda: self._copy(e))
-        part, matrix = e.held(self.elements), e.held(base)
-        others = e.held(e.add(count, -self.elements))
-        main = e.held(address)
-        end = e.held(e.add(main, e.multiply(others, 2)))
-        e.emit("VLOAD", e.held(self.place), part, end, start)
+        e.aside(self.to_copy, lambda: self._copy(e))
+        part, matrix = e.reg(self.elements), e.reg(base)
+        others = e.reg(e.add(count, -self.elements))
+        main = e.reg(address)
+        end = e.reg(e.add(main, e.multiply(others, 2)))
+        e.emit("VLOAD", e.reg(self.place), part, end, start)
         e.emit("MLOAD", matrix, others, main, start)
         e.set(self.copied, e.add(matrix, e.multiply(others, 2)))
         rounds = e.divide(count, ceil(ROUND * self.rate / 2))
         e.set(self.rounds, e.add(rounds, -round(self.spent / ROUND)))
-        e.set(self.due, 1)
+        e.set(self.to_copy, 1)
 
     def _copy(self, e: Emitter) -> None:
-        unit, place = e.held(self.unit), e.held(self.place)
-        e.emit("OP", self.copied, unit, e.held(1), place, e.held(self.elements))
-        e.set(self.due, 0)
+        unit, place = e.reg(self.unit), e.reg(self.place)
+        e.emit("OP", self.copied, unit, e.reg(1), place, e.reg(self.elements))
+        e.set(self.to_copy, 0)
 
     def wait(self, e: Emitter) -> None:
         """Wait after a tile's products, until the part of the tile after the next one may come.
@@ -98,7 +98,7 @@ class SplitLoad:
             e.emit("CB", self.rounds, again)
             e.place(ready)
 
-        e.aside(self.due, block)
+        e.aside(self.to_copy, block)
 
 
 def split_load_of(

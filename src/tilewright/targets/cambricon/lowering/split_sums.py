@@ -34,7 +34,7 @@ class SplitSums(Batches):
         # After the sums of rows before; results are half as long.
         further = e.subtract(c.nest.base(c.output, tile), first)
         scale = c.output.spacing // c.output.element
-        base = e.held(e.add(first, e.multiply(further, scale)))
+        base = e.reg(e.add(first, e.multiply(further, scale)))
         added, partial = e.label("started"), e.label("partial")
         e.if_positive(before, added)
         self._chunks(base, total, 4, self._start)
@@ -54,7 +54,7 @@ class SplitSums(Batches):
         e = self.e
         whole = e.multiply(self.co, self.batch)
         if isinstance(total, int) and isinstance(whole, int) and total == whole:
-            body(e.held(base), total)
+            body(e.reg(base), total)
             return
         at = e.variable(base)
 
@@ -67,11 +67,11 @@ class SplitSums(Batches):
     def _start(self, at: Register, count: Value) -> None:
         """Sums begin with the bias, or with nothing."""
         e = self.e
-        n = e.held(count)
+        n = e.reg(count)
         if self.bias_at is None:
-            e.emit("VMOVE.wide", at, n, e.held(self.epilogue.zeros))
+            e.emit("VMOVE.wide", at, n, e.reg(self.epilogue.zeros))
         else:
-            e.emit("VMOVE.wide.wide0", at, n, e.held(self.bias_at))
+            e.emit("VMOVE.wide.wide0", at, n, e.reg(self.bias_at))
 
     def _finish(self, at: Register, count: Value) -> None:
         e = self.e

@@ -79,7 +79,7 @@ class Stream:
     def transfer(self) -> None:
         """One transfer of those that are left."""
         e = self.e
-        e.emit(self.text, self.chip, e.held(self.size), self.main, self.runs.offset)
+        e.emit(self.text, self.chip, e.reg(self.size), self.main, self.runs.offset)
         e.increase(self.chip, e.multiply(self.size, self.element))
         e.increase(self.main, self.runs.loops[-1][1])
         e.emit("SSUB", self.left, self.left, 1)

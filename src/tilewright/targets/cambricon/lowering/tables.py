@@ -21,21 +21,21 @@ Filled = tuple[tuple[int, bytes], ...]
 class KernelTables:
     """The machine's tables while one kernel is lowered; ``there`` is what it finds in them."""
 
-    def __init__(self, there: Filled, where: str) -> None:
-        self._there, self._where = dict(there), where
+    def __init__(self, loaded: Filled, where: str) -> None:
+        self._loaded, self._where = dict(loaded), where
         self._used: dict[int, bytes] = {}
         self.loads: dict[int, bytes] = {}
         """What the kernel loads: 16-bit elements by the number of the table."""
 
     def number(self, data: bytes) -> int:
         """The table of the kernel that has these contents. Raises TilewrightError."""
-        for number, known in (*self._used.items(), *self._there.items()):
+        for number, known in (*self._used.items(), *self._loaded.items()):
             if known == data and self._used.get(number, data) == data:
                 self._used[number] = data
                 return number
-        free = [number for number in range(1, MAX_TABLES + 1) if number not in self._there]
+        free = [number for number in range(1, MAX_TABLES + 1) if number not in self._loaded]
         number = next(
-            (number for number in (*free, *self._there) if number not in self._used), None
+            (number for number in (*free, *self._loaded) if number not in self._used), None
         )
         if number is None:
             raise refuse("lower-tables", f"needs more than {MAX_TABLES} tables", self._where)
@@ -45,7 +45,7 @@ class KernelTables:
     @property
     def left(self) -> Filled:
         """The tables that this kernel leaves for the next one."""
-        before = {number: data for number, data in self._there.items() if number not in self._used}
+        before = {number: data for number, data in self._loaded.items() if number not in self._used}
         return (*before.items(), *self._used.items())
 
 

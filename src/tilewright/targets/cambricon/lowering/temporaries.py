@@ -52,7 +52,7 @@ class Temporaries:
 
 def clear(e: Emitter, address: int, count: int) -> None:
     """Zeros: numbers less themselves, made first so that no byte is read that nothing wrote."""
-    at, n = e.held(address), e.held(count)
+    at, n = e.reg(address), e.reg(count)
     e.emit("RV", at, n)
     e.emit("VSV", at, n, at, at)
 
@@ -60,5 +60,5 @@ def clear(e: Emitter, address: int, count: int) -> None:
 def fill(e: Emitter, address: int, count: int, number: int) -> None:
     """A number in every element."""
     clear(e, address, count)
-    at = e.held(address)
-    e.emit("VAS", at, e.held(count), at, e.held(number))
+    at = e.reg(address)
+    e.emit("VAS", at, e.reg(count), at, e.reg(number))

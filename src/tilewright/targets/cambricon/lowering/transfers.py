@@ -238,19 +238,19 @@ class Transfers:
         e.remark(f"load {operand.name}")
         if tensor in self.packed:
             address, size = self.packed[tensor]
-            e.emit("MLOAD", e.held(base), e.held(size), e.held(0), address)
+            e.emit("MLOAD", e.reg(base), e.reg(size), e.reg(0), address)
             return
         segments = self.segments.get(tensor)
         if segments is None:
             self._move(operand, self.runs(operand, spans), base, stream)
             return
-        address = e.held(segments.address(e, spans))
-        count = e.held(segments.count(e, spans))
+        address = e.reg(segments.address(e, spans))
+        count = e.reg(segments.count(e, spans))
         if (split := self.split_loads.get(tensor)) is not None:
             split.load(e, base, count, address, self.start_of(operand))
             return
         letter = "M" if buffer.memory == "msm" else "V"
-        e.emit(f"{letter}LOAD", e.held(base), count, address, self.start_of(operand))
+        e.emit(f"{letter}LOAD", e.reg(base), count, address, self.start_of(operand))
 
     def store(self, tile: Tile, stream: Stream | None) -> None:
         """Emit the store of a tile's result, or start its stream."""

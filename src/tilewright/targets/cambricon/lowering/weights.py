@@ -70,11 +70,11 @@ class Segments:
     def _banded(self, weights: Array) -> Array:
         """One matrix a row of the kernel: inputs by pixels and output channels, zeros elsewhere."""
         span = (self.band - 1) * self.stride + self.width
-        bands = np.zeros((self.rows, span, self.ci, self.band, self.co), weights.dtype)
+        packed = np.zeros((self.rows, span, self.ci, self.band, self.co), weights.dtype)
         for pixel in range(self.band):
             first = pixel * self.stride
-            bands[:, first : first + self.width, :, pixel] = weights.transpose(2, 3, 1, 0)
-        return bands.ravel()
+            packed[:, first : first + self.width, :, pixel] = weights.transpose(2, 3, 1, 0)
+        return packed.ravel()
 
     @property
     def banded_size(self) -> int:

@@ -225,7 +225,7 @@ class Windows:
                 self._cut(run, x, body)
                 e.increase(x, slide.stride)
 
-            e.seldom(count, pixel, lambda: e.set(x, begin()))
+            e.repeat_outlined(count, pixel, lambda: e.set(x, begin()))
             return
         first = begin()
         for number in range(count):

@@ -99,7 +99,7 @@ class BlockCost(ScratchCost):
         vectors = ceil(channels / registers.lanes)
         outputs = 4 * self.planes * tiles * vectors * registers.lanes
         panel, pixels = 4 * vectors * registers.lanes * depth, 4 * tiles * depth
-        (near, behind), (_, beyond) = self.near, self.second
+        (near, farther), (_, beyond) = self.near, self.second
         first = panel * self._far(self.weights + inputs + outputs)
         # From one block of output channels to the next all of the block's scratch is touched.
         far = self._far(inputs + outputs + self.planes * panel)
@@ -111,7 +111,7 @@ class BlockCost(ScratchCost):
         room = costs.block_usable * near
         again = (len(parts) - 1) * panel * missed(panel + 4 * parts[0] * depth, room)
         read = panel - first + again
-        lost += (costs.read_again * read + costs.pixels * pixels * (1.0 - far)) / behind
+        lost += (costs.read_again * read + costs.pixels * pixels * (1.0 - far)) / farther
         lost -= tiles * vectors * depth / registers.vectors_per_cycle
         return self.planes * lost + outputs * far * costs.returned / beyond
 
@@ -119,7 +119,7 @@ class BlockCost(ScratchCost):
         """The same where weights are transformed beside the products, a panel at a time."""
         registers, depth, costs = self.registers, self.depth, self.costs
         vectors, rows = ceil(channels / registers.lanes), self.extents["u"]
-        (_, behind), (_, beyond) = self.near, self.second
+        (_, farther), (_, beyond) = self.near, self.second
         weight = 4 * vectors * registers.lanes * depth
         outputs, pixels = 4 * self.planes * tiles * vectors * registers.lanes, 4 * tiles * depth
         panels = 2 * rows * weight * panel_channels(depth, tiles) // depth
@@ -130,13 +130,13 @@ class BlockCost(ScratchCost):
             each = depth * registers.step_cycles(points, vectors)
             work += parts.count(points) * (each + turns * registers.call_cycles(points, vectors))
         # Of every panel but the last, sums are written and read again.
-        work += (turns - 1) * costs.summed * (outputs / self.planes) / behind
+        work += (turns - 1) * costs.summed * (outputs / self.planes) / farther
         stream = pixels * far / beyond
         read = pixels * (1.0 - far) * costs.pixels + (len(parts) - 1) * weight * costs.read_again
-        lost = _beside(work, stream) + costs.refetched * stream + read / behind
+        lost = _beside(work, stream) + costs.refetched * stream + read / farther
         # What the first cache keeps of both panels, and of the weights that they are made of.
         block = panels + self.taps**2 * weight * panel_channels(depth, tiles) // depth
-        written = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
+        written = (self.planes * costs.rewritten + rows * self.taps**2) * weight / farther
         written *= missed(block, costs.panels * self.near[0])
         lost = self.planes * lost
         products = self.planes * tiles * vectors * depth / registers.vectors_per_cycle

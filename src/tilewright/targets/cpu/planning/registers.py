@@ -100,8 +100,8 @@ class Registers:
         elements where those are operands.
         """
         products = points * vectors
-        held = products + vectors + 1 <= self.count and points > (FOLDED if vectors > 1 else 1)
-        loads = vectors + points / 2 if held else products + points
+        fits = products + vectors + 1 <= self.count and points > (FOLDED if vectors > 1 else 1)
+        loads = vectors + points / 2 if fits else products + points
         latency, wide = 4.0, self.lanes >= 16
         alone = products / BROADCASTS if wide and vectors == 1 else 0.0
         return max(

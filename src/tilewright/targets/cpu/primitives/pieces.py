@@ -124,9 +124,9 @@ def _multiply(writer: Writer, block: Pieces, rows: int, columns: int, *, splits:
     """Write the products of one step; with its share of splitting the next step's weights."""
     grid = [(r, c) for r in range(rows) for c in range(columns)]
     products = PRODUCTS[block.geometry.pieces]
-    held: tuple[int | None, int | None] = (None, None)
+    loaded: tuple[int | None, int | None] = (None, None)
     for number, product in enumerate(products):
-        for letter, piece, before in zip("au", product, held, strict=True):
+        for letter, piece, before in zip("au", product, loaded, strict=True):
             if piece == before:
                 continue
             count, base = (rows, 4) if letter == "a" else (columns, 6)
@@ -136,7 +136,7 @@ def _multiply(writer: Writer, block: Pieces, rows: int, columns: int, *, splits:
             for k in range(count):
                 place = plus(f"{letter}{k + 1 if k else ''}", further)
                 writer.line(f"TILE_READ({base + k}, {place});")
-        held = product
+        loaded = product
         for index, (r, c) in enumerate(grid):
             tile = index + number % SUMS[rows] * len(grid)
             writer.line(f"TILE_ADD({tile}, {4 + r}, {6 + c});")

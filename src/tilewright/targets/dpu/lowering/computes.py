@@ -98,15 +98,15 @@ class Execution:
         kernel, stride = window.kernel[0], window.strides[0]
         y = (self.output.first_row + row) * stride - window.pads[0]
         _, bank, line = self.inputs[0].line(y - self.inputs[0].first_row)
-        held = (len(BASES) * self.core.rows - bank) * stride - line
-        if held < kernel:
+        columns_left = (len(BASES) * self.core.rows - bank) * stride - line
+        if columns_left < kernel:
             raise self.refuse(
                 "lower-window",
                 f"its window has {kernel} rows, {self.core.rows * stride} a round over the banks, "
                 f"and an instruction has addresses for {len(BASES)} rounds",
                 f"a window of {(len(BASES) - 1) * self.core.rows * stride + 1} rows or less",
             )
-        return (held - kernel) // stride + 1
+        return (columns_left - kernel) // stride + 1
 
     def source(self, window: Window, row: int, rows: int) -> dict[str, int]:
         """Fields of the windows of some rows of results: where they begin, and their padding."""

@@ -68,7 +68,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def names_of(machine: Machine) -> dict[str, object]:
-    """What templates call a machine's functions, and the depth of its flags."""
+    """The names of a machine's functions in templates, and the depth of its flags."""
     named = c_of(machine)
     return {
         "prefix": named.prefix,

@@ -59,8 +59,8 @@ def fill_fields() -> tuple[Field, ...]:
     return (Field("fill", FILL_BITS, "what padding holds", signed=True),)
 
 
-def step_fields(bits: int, held: str) -> tuple[Field, ...]:
-    """Steps of the window, and the rows and columns of the image that are there; ``held`` says
+def step_fields(bits: int, place: str) -> tuple[Field, ...]:
+    """Steps of the window, and the rows and columns of the image that are there; ``place`` says
     where, and ``bits`` how many a size has."""
     return (
         *(
@@ -69,9 +69,9 @@ def step_fields(bits: int, held: str) -> tuple[Field, ...]:
             for axis in "hw"
         ),
         Field("row", bits + 1, "row at which oh = 0 and kh = 0 meet", signed=True),
-        Field("rows", bits, f"rows {held}", default=1),
+        Field("rows", bits, f"rows {place}", default=1),
         Field("column", bits + 1, "column at which ow = 0 and kw = 0 meet", signed=True),
-        Field("columns", bits, f"columns {held}", default=1),
+        Field("columns", bits, f"columns {place}", default=1),
     )
 
 
@@ -158,12 +158,12 @@ def seen_touch(
     channel = "ci" if "ci" in columns else "c"
     start: list[Column] = []
     size: list[Column] = []
-    for axis, out, kernel, low, held in (
+    for axis, out, kernel, low, whole in (
         ("h", "oh", "kh", "row", "rows"),
         ("w", "ow", "kw", "column", "columns"),
     ):
         first = np.maximum(columns[low], 0)
-        end = np.minimum(columns[low] + _span(columns, axis, out, kernel), columns[held])
+        end = np.minimum(columns[low] + _span(columns, axis, out, kernel), columns[whole])
         start.append(first)
         size.append(np.maximum(end - first, 0))
     strides = tuple(columns[f"{name}.{axis}"] for axis in (*outer, "h", "w", "c"))

@@ -18,7 +18,7 @@ def gather_columns(
 ) -> dict[str, Any]:
     """The fields of every execution of a move that gathers windows of ``outer``."""
     window, rows = buffer.op.outer_window, order.rows(move)
-    image, held = buffer.read_by(move), buffer.seen_by(move)
+    image, gathered = buffer.read_by(move), buffer.seen_by(move)
     columns: dict[str, Any] = {"element": buffer.element}
     if buffer.op.fill is not None:
         columns["fill"] = buffer.op.padding
@@ -62,7 +62,7 @@ def gather_columns(
             for axis, step in enumerate(outer.strides)
             if axis not in spatial
         )
-    columns["target.address"] = held.address(buffer.moved_by(move))
+    columns["target.address"] = gathered.address(buffer.moved_by(move))
     for dim in POINTS:
         columns[f"target.{dim}"] = stride(buffer.op.window.data, buffer.strides, dim)
     return columns

@@ -20,7 +20,7 @@ from tilewright.targets.sunway.gemm.steps import (
     Operand,
     advance,
     declare_block,
-    late,
+    deferred,
     load,
     splat,
     write_block,
@@ -106,7 +106,7 @@ def role_loop(vectors: str, role: Role, *, fused: bool) -> Loop:
             text = f"simd_put{bus}({name}, {SIDE});"
             puts.append(Instruction(f"put{bus}", "", (name,), text))
         operands.append(Operand(name, own))
-    puts.sort(key=lambda put: put.sources[0] in late(4))
+    puts.sort(key=lambda put: put.sources[0] in deferred(4))
     advances = [advance("v", "ldv")] if role.sends_vectors else []
     if role.sends_elements:
         advances += [advance(f"s{n}", "across") for n in range(4)]

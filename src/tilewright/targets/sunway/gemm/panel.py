@@ -59,7 +59,7 @@ def columns() -> tuple[str, Parts]:
     return "\n".join([*head, *code.lines, "}", ""]), parts
 
 
-def turning() -> list[Instruction]:
+def transposing() -> list[Instruction]:
     """Four by four weights, turned from LDM to a panel."""
     names = [f"r{n}" for n in range(4)]
     reads = [i for n, r in enumerate(names) for i in load(r, "w", f"w + (j + {n}) * ldw + k")]
@@ -73,13 +73,13 @@ def headers() -> dict[str, str]:
     """Files of slave/ by name: gemm.h, and what it includes."""
     parts = tile_parts()
     turned = Code(depth=4)
-    turned.emit(turning())
+    turned.emit(transposing())
     text = filled(
         Path(__file__).parent / "gemm.h.in",
         parts="\n".join(f'#include "{name}"' for name in parts),
         depth=DEPTH,
         columns=columns()[0],
-        turning="\n".join(turned.lines),
+        transposing="\n".join(turned.lines),
     )
     about = "/* A part of gemm.h. Written by gemm/tile.py. */\n"
     return {"gemm.h": text, **{name: about + part for name, part in parts.items()}}

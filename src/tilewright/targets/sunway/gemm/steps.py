@@ -58,7 +58,7 @@ def uses(rows: int) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def late(rows: int, latencies: Latencies = LATENCIES) -> set[str]:
+def deferred(rows: int, latencies: Latencies = LATENCIES) -> set[str]:
     """Registers that the step's last multiply-add frees, and that it needs late: their operands
     are loaded as their own step begins, not in the step before."""
     last = len(order(rows)) - 1
@@ -93,13 +93,14 @@ def _step(
     paired: bool,
 ) -> list[Instruction]:
     """A step, its integers in pairs or not."""
-    spans, lates = uses(rows), late(rows)
-    own_lates = [own for own in operands if own.register in lates]
+    spans, delayed = uses(rows), deferred(rows)
+    own_lates = [own for own in operands if own.register in delayed]
     first = [part for own in own_lates for part in own.parts]
     # Those that are merged last: their vectors take a while to come.
     first += [own.instruction for own in sorted(own_lates, key=lambda own: bool(own.parts))]
     loads = sorted(
-        (own for own in operands if own.register not in lates), key=lambda o: spans[o.register][1]
+        (own for own in operands if own.register not in delayed),
+        key=lambda o: spans[o.register][1],
     )
     program: list[Instruction] = []
     beside = [*first, *between, *(part for own in loads for part in own.parts)]
@@ -123,7 +124,7 @@ def _step(
 
 def first_operands(rows: int, operands: Sequence[Operand]) -> list[Instruction]:
     """The operands of the first step that no step before it loads."""
-    own = [operand for operand in operands if operand.register not in late(rows)]
+    own = [operand for operand in operands if operand.register not in deferred(rows)]
     parts = [part for operand in own for part in operand.parts]
     return [*parts, *(operand.instruction for operand in own)]
 
@@ -251,6 +252,6 @@ def write_block(
     code.open("for (; k > 1; k--)")
     body = code.emit(step(4, operands, [*advances, *sends], LOOP))
     code.close()
-    lates = [own for own in operands if own.register in late(4)]
+    delayed = [own for own in operands if own.register in deferred(4)]
     stores = [i for c, place in places for i in store(c, pointer, place)]
-    return begin, body, code.emit([*step(4, lates, sends), *stores])
+    return begin, body, code.emit([*step(4, delayed, sends), *stores])

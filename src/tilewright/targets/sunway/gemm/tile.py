@@ -32,8 +32,8 @@ from tilewright.targets.sunway.gemm.steps import (
     Code,
     Operand,
     advance,
+    deferred,
     first_operands,
-    late,
     load,
     splat,
     step,
@@ -187,8 +187,8 @@ def dots() -> tuple[str, Parts]:
     code.open("for (long k = depth; k > 1; k--)")
     parts.body = code.emit(step(4, operands, advances, LOOP))
     code.close()
-    lates = [own for own in operands if own.register in late(4)]
-    parts.turn = code.emit(step(4, lates, []))
+    delayed = [own for own in operands if own.register in deferred(4)]
+    parts.turn = code.emit(step(4, delayed, []))
     for row in names:
         parts.end += code.emit(transpose(row))
     for left, right in ((0, 1), (2, 3), (0, 2)):

@@ -69,7 +69,7 @@ def turn_floats(
     and columns of the source beyond ``groups`` are the first again."""
     own, other = pitches
     corners = [(row, column) for row in range(4) for column in range(4)]
-    there = [
+    places = [
         (row if row < groups[0] else 0, column if column < groups[1] else 0)
         for row, column in corners
     ]
@@ -78,7 +78,7 @@ def turn_floats(
         (out, [GROUP * column * own + row * BLOCK for row, column in corners], own // BLOCK),
         (
             source,
-            [GROUP * row * other + column * BLOCK for row, column in there],
+            [GROUP * row * other + column * BLOCK for row, column in places],
             other // BLOCK,
         ),
         scratch,
@@ -94,11 +94,11 @@ def gather_lanes(
     """
     groups = -(-rows // GROUP)
     # Groups that there are not are the first one again.
-    there = [(number if number < groups else 0) * GROUP * pitch for number in range(CUBE)]
+    places = [(number if number < groups else 0) * GROUP * pitch for number in range(CUBE)]
     _turn(
         vectors,
         (out, [number * BLOCK for number in range(CUBE)], LINES * 4 // BLOCK),
-        (source, there, pitch // BLOCK),
+        (source, places, pitch // BLOCK),
         scratch,
     )
 
