@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.papers.ascend import ladder, pairs
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from benchmarks.report import Column, Table, percent, whole
-from tilewright.planning import Planner
+from tilewright.planning import Budget, Planner
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
@@ -95,7 +95,7 @@ def layers() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, sizes in LAYERS.items():
         kernel = Matrices(*sizes, transposed=True, bias=True).kernel("product")
-        schedule = Planner(machine).plan(kernel).schedule
+        schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
         program = cube_kernel(
             tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "product"
         )

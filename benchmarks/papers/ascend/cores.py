@@ -10,7 +10,7 @@ from benchmarks.papers.ascend.matmul import Matrices
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.machine import Machine
-from tilewright.planning import Planner
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import heads as layout_of_heads
@@ -127,7 +127,7 @@ def program_of(part: Part, machine: Machine) -> Program:
     """The kernel with its flags, as it is compiled for a machine."""
     if isinstance(part.of, Matrices):
         kernel = part.of.kernel("product")
-        schedule = Planner(machine).plan(kernel).schedule
+        schedule = Planner(machine, budget=Budget(greedy=False)).plan(kernel).schedule
         return synchronised(
             cube_kernel(
                 tile(kernel, schedule, machine, honours=AscendTarget.honours), ASCEND_910, "product"

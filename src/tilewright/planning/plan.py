@@ -41,6 +41,8 @@ class Budget:
     off."""
     limit: float = inf
     """Cycles above which no plan is wanted: what cannot be faster is not priced."""
+    greedy: bool = True
+    """True if the greedy planner's tilings are timed, too."""
 
 
 @dataclass(frozen=True)

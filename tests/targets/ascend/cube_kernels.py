@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.machine import Machine
-from tilewright.planning import Planner
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Level, Schedule
@@ -157,7 +157,11 @@ def unpack(data: Halves, shape: tuple[int, ...]) -> Halves:
 
 def planned(kernel: Kernel, machine: Machine | None = None) -> Schedule:
     """The schedule of the planner ``exact``."""
-    return Planner(machine or network_machine(ASCEND_910)).plan(kernel).schedule
+    return (
+        Planner(machine or network_machine(ASCEND_910), budget=Budget(greedy=False))
+        .plan(kernel)
+        .schedule
+    )
 
 
 def program_of(kernel: Kernel, schedule: Schedule, core: DaVinci = ASCEND_910) -> Program:

@@ -4,7 +4,7 @@ import pytest
 from tests.targets.ascend.fixed_point_machine import fixed_point_machine
 from tests.targets.generic.kernel_cases import KernelBuilder
 
-from tilewright.planning import Planner
+from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.stationary import Stationary
 from tilewright.targets.ascend.machine import ASCEND_910
@@ -37,6 +37,6 @@ def test_two_levels_load_less(rate: float, least: int) -> None:
     changes = {"memory.gm.bytes_per_cycle": rate, "move.gm-to-cbuf.bytes_per_cycle": rate}
     whole = {f"move.{a}-to-{b}.transaction": 1 for a, b in ASCEND_910.paths}
     machine = MACHINE.with_values({**changes, **whole})
-    found = Planner(machine).plan(kernel())
+    found = Planner(machine, budget=Budget(greedy=False)).plan(kernel())
     assert loads(found.moved_bytes) == least
     assert found.efficiency > 0.74

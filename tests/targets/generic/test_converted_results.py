@@ -22,7 +22,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ir import Parser, StringAttr, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import Planner
+from tilewright.planning import Budget, Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
@@ -66,7 +66,7 @@ def test_words_and_the_interpreter_agree(kernel: str, name: str) -> None:
     """Words, their races and their bytes, and the interpreter in any order of the engines."""
     machine, case = MACHINES[name], deep.CASES[kernel]()
     chosen, instructions = (
-        Planner(machine).plan(case.kernel),
+        Planner(machine, budget=Budget(greedy=False)).plan(case.kernel),
         derive(machine),
     )
     lowered = lower_case(case, chosen.schedule, machine, instructions)

@@ -21,7 +21,7 @@ from tilewright.errors import TilewrightError
 from tilewright.ir import Parser, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
-from tilewright.planning import Plan, Planner
+from tilewright.planning import Budget, Plan, Planner
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
@@ -55,7 +55,7 @@ def planned(name: str, seed: int) -> tuple[Case, Plan]:
     machine = MACHINES[name]
     narrow = machine.element == "fixed8"
     case = int8.convolution(seed) if narrow else conv_case(seed, fixed=True)
-    return case, Planner(machine).plan(case.kernel)
+    return case, Planner(machine, budget=Budget(greedy=False)).plan(case.kernel)
 
 
 def gathers(case: Case, chosen: Plan, machine: Machine) -> bool:
@@ -175,7 +175,7 @@ def test_predictions_are_close() -> None:
         if kernel == 1:  # of stride 1, it is copied
             continue
         case = deep.convolution(seed, ci, min(co, 256), min(size, 28), kernel, stride)
-        chosen = Planner(MACHINE).plan(case.kernel)
+        chosen = Planner(MACHINE, budget=Budget(greedy=False)).plan(case.kernel)
         errors.append(abs(chosen.predicted_cycles / time(case.kernel, chosen.schedule) - 1))
     assert np.mean(errors) < 0.02
     assert max(errors) < 0.12

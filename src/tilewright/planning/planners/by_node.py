@@ -16,7 +16,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Plan, for_methods
 from tilewright.planning.planners.papers.scheduling import Scheduling
 from tilewright.planning.planners.papers.strategies import ScheduleSpace, count, strategies
-from tilewright.planning.planners.papers.strategy_text import parse_spaces
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.space.mesh import Mesh
 
@@ -95,6 +94,9 @@ def by_hand(
 
 def by_spaces(path: Path, machine: Machine, mesh: Mesh | None) -> ByNode:
     """The ``space`` planner, of a file; refuses what is no file (``space-file``) or no space."""
+    # The import takes lark with it, which planning does not need otherwise.
+    from tilewright.planning.planners.papers.strategy_text import parse_spaces
+
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -6,7 +6,8 @@ far from the granule bound, as where memories are small, the sizes that are trie
 nothing else fits are searched, too.
 
 With a timer the candidates are run, best cost first, and the fastest is taken; timing stops early
-at one that is as good as at the granule bound.
+at one that is as good as at the granule bound. The greedy planner's tilings are run, too, so that
+no error of the cost model lets it win.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import product, repeat
 from math import prod
 
 import numpy as np
@@ -28,6 +29,7 @@ from tilewright.planning.cost.columns import Priced, cost_of, lower_bounds, pric
 from tilewright.planning.cost.level_commands import price_levels
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, timed
+from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.cells import cells_of
@@ -41,6 +43,10 @@ from tilewright.planning.space.tilings import Space, build_space, no_tile_fits
 
 FIRST_BLOCK, BLOCK = 128, 1024
 """Tilings priced at once: few at first, so that the best bounds the rest."""
+
+MISJUDGED = 1.0
+"""A greedy tiling is timed unless its cost exceeds the best time by more: the cost is never that
+much too high."""
 
 FAR = 0.25
 """The excess over the granule bound, as a share, at which a best cost lets more sizes be
@@ -362,7 +368,7 @@ def plan_exact(
         times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
     cuts = tuple(dict.fromkeys(cut for _, s in searches for cut in s.cuts))
     cycles, option = times[0]
-    return Plan(
+    chosen = Plan(
         schedule=option.schedule,
         predicted_cycles=option.cycles,
         moved_bytes=int(option.moved_bytes),
@@ -375,3 +381,33 @@ def plan_exact(
         timed_cycles=cycles,
         timed=0 if cycles is None else len(times),
     )
+    if timer is None or not budget.greedy:
+        return chosen
+    return _beside_greedy(kernel, machine, chosen, timer, budget)
+
+
+def _beside_greedy(
+    kernel: Kernel, machine: Machine, best: Plan, timer: Timer, budget: Budget
+) -> Plan:
+    """The plan, or the greedy planner's if that is faster."""
+    for start, buffers in product(("granule", "one"), (2, 1)):
+        if best.cycles <= best.granule_bound:
+            break
+        try:
+            greedy = Greedy(start, buffers)(kernel, machine)
+        except TilewrightError:
+            # It starts from a tile that resident operands do not allow.
+            continue
+        if greedy.predicted_cycles > best.cycles * (1 + MISJUDGED):
+            continue
+        took = timer(kernel, greedy.schedule)
+        best = replace(best, timed=best.timed + 1)
+        if took < best.cycles:
+            best = replace(
+                best,
+                schedule=greedy.schedule,
+                predicted_cycles=greedy.predicted_cycles,
+                moved_bytes=greedy.moved_bytes,
+                timed_cycles=took,
+            )
+    return best

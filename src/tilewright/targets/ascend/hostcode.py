@@ -26,6 +26,7 @@ from pathlib import Path
 from tilewright.codegen.c.parameters import place_text
 from tilewright.codegen.c.prune import prune_folder
 from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
 from tilewright.codegen.host.main import FILES, Main, whole_file
@@ -120,21 +121,16 @@ def _texts(
     writer = Writer()
     declared = "".join(f"{call.declaration};\n" for call in calls.values())
     stubs = "".join(f"static const char {function}_stub;\n" for function in functions)
-    writer.text(f"""\
-/* {comment(network_name(network.symbol.data))}, host code: main {main.usage}
-
-   Files hold elements, row-major. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "acl.h"
-#include "files.h"
-
-{main.declaration}
-{(ACL / "helpers.c").read_text()}
-{declared}
-/* What a function of the device is known by: an address of its own. */
-{stubs}""")
+    head = filled(
+        ACL / "head.c.in",
+        name=comment(network_name(network.symbol.data)),
+        usage=main.usage,
+        arenas=main.declaration,
+        helpers=(ACL / "helpers.c").read_text(),
+        declared=declared,
+        stubs=stubs.rstrip("\n"),
+    )
+    writer.text(head)
     plan = device_memory(steps, {row.symbol: launches[row.start : row.end] for row in rows})
     for number, op in enumerate(steps, 1):
         if op.symbol.data in on_device:
@@ -233,20 +229,9 @@ def _steps(
     plan: DeviceMemory,
 ) -> None:
     line, text = writer.line, writer.text
-    text("""\
-/* 1: initialise. */
-CHECK(aclInit(NULL));
-CHECK(aclrtSetDevice(0));
-CHECK(aclrtCreateStream(&stream));
-/* 2: memory of the device; constants, inputs and weights. */""")
-    if constants:
-        text(f"""\
-char *image = loaded({main.place("constants.bin")}, {constants});
-constants = on_device({constants});
-CHECK(aclrtMemcpy(constants, {constants}, image, {constants}, ACL_MEMCPY_HOST_TO_DEVICE));
-free(image);""")
-    if plan.bytes:
-        line(f"arena = on_device({plan.bytes});")
+    place = main.place("constants.bin")
+    begin = filled(ACL / "begin.c.in", file=place, constants=constants, arena=plan.bytes)
+    text(begin.rstrip("\n"))
     for value in plan.before.get(0, ()):
         line(_copy("in", plan.offset(value), value))
     line("/* 3: the device object and its functions. */")
@@ -262,15 +247,7 @@ free(image);""")
     line("/* 6: the outputs, and no memory any more. */")
     for value in plan.end:
         line(_copy("out", plan.offset(value), value))
-    text("""\
-if (constants)
-    CHECK(aclrtFree(constants));
-if (arena)
-    CHECK(aclrtFree(arena));
-CHECK(aclrtDestroyStream(stream));
-CHECK(aclrtResetDevice(0));
-CHECK(aclFinalize());
-free(object);""")
+    text((ACL / "end.c.in").read_text().rstrip("\n"))
 
 
 def _transfer(length: Length | None, verb: str, word: str, port: Port) -> str:

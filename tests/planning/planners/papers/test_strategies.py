@@ -24,7 +24,7 @@ from tilewright.planning.planners.papers.strategies import (
     count,
     strategies,
 )
-from tilewright.planning.planners.papers.strategy_text import parse_spaces, seed_text
+from tilewright.planning.planners.papers.strategy_text import parse_spaces
 from tilewright.planning.planners.registry import planner_of
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.schedule import Schedule
@@ -77,32 +77,39 @@ def test_text_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "words"),
     [
-        ("", "file", "has no space"),
-        ("split co by 4", "file:1:1", "before any space"),
-        ("space", "file:1:6", "a name is missing"),
+        ("", "file:1:1", "the end stands before any space (space NODE ...)"),
+        ("split co by 4", "file:1:1", "split stands before any space"),
+        ("space", "file:1:6", "expected name, found the end (space NODE ...)"),
         ("space a\nspace b a", "file:2:1", "node a has two spaces"),
         ("space a\n  tile co by 4", "file:2:3", "tile is no statement (space, seed, compute"),
         ("space a\n  layout x NCHW", "file:2:3", "layouts are assigned before"),
-        ("space a\n  split co 4", "file:2:12", "by is missing after co"),
-        ("space a\n  split co by", "file:2:14", "the end is no number"),
-        ("space a\n  split co by 4 x", "file:2:17", "x is no number above 0"),
-        ("space a\n  split co by 0", "file:2:15", "0 is no number above 0"),
+        ("space a\n  split co 4", "file:2:12", "expected by, found 4 (split DIM by SIZE"),
+        ("space a\n  split co by", "file:2:14", "size from 1 to 1e12, found the end"),
+        ("space a\n  split co by 4 x", "file:2:17", "size from 1 to 1e12, found x"),
+        ("space a\n  split co by 0", "file:2:15", "size from 1 to 1e12, found 0"),
+        ("space a\n  split co by 1000000000001", "file:2:15", "to 1e12, found 1000000000001"),
+        ("space a\n  split co by " + "9" * 5000, "file:2:15", "to 1e12, found 999"),
         ("space a\n  split co by 4\n  split co by 8", "file:3:9", "co is split twice"),
-        ("space a\n  split co by all 4", "file:2:19", "4 follows the statement"),
+        ("space a\n  split co by all 4", "file:2:19", "expected end, found 4"),
         ("space a\n  reorder co", "file:2:11", "not of the dims that are split"),
         ("space a\n  split co by 4\n  reorder co co", "file:3:11", "not of the dims"),
-        ("space a\n  cores co by 4, co by 2", "file:2:24", "cut twice"),
-        ("space a\n  cores mesh co", "file:2:16", "rows and columns"),
-        ("space a\n  cores mesh co, co", "file:2:9", "none together"),
-        ("space a\n  seed n 1\n  seed n 1", "file:3:3", "a seed already"),
+        ("space a\n  cores co by 4, co by 2", "file:2:18", "co is cut twice"),
+        ("space a\n  cores mesh co", "file:2:16", "expected comma or dim, found the end"),
+        ("space a\n  cores mesh co, co", "file:2:9", "co is cut twice"),
+        ("space a\n  cores mesh co, oh ow n", "file:2:24", "expected end, found n (cores DIM"),
+        ("space a\n  seed n 1\n  seed n 1", "file:3:3", "seed is out of place: one seed"),
         ("space a\n  seed n 1, n 2", "file:2:13", "n occurs twice"),
-        ("space a\n  seed n 1 x", "file:2:12", "in the place of a comma"),
+        ("space a\n  seed n 1 x", "file:2:12", "expected comma or end or semicolon, found x"),
         (
             "space a\n  compute output[n] += input[n] * weight[n]",
-            "file:2:11",
-            "seed must come before",
+            "file:2:3",
+            "compute is out of place: one seed comes, then one compute",
         ),
-        ("space a\n  seed n 1\n  compute output[n]", "file:3:11", "is no product"),
+        (
+            "space a\n  seed n 1\n  compute output[n]",
+            "file:3:20",
+            "expected plus equals, found the end (compute output[...] += input[...] * weight[...])",
+        ),
         (
             "space a\n  seed n 1\n  compute output[n] += input[m] * weight[n]",
             "file:3:30",
@@ -113,8 +120,9 @@ def test_text_is_read() -> None:
             "file:3:30",
             "n n is no sum of dims",
         ),
-        ("space a\n  double", "file:2:9", "a name is missing"),
+        ("space a\n  double  # of", "file:2:11", "expected name or none, found the end"),
         ('space a\n  double "x', "file:2:10", "is not closed"),
+        ('space a\n  double "\\q"', "file:2:10", "holds no JSON"),
     ],
 )
 def test_bad_text_is_refused_where_it_stands(text: str, place: str, words: str) -> None:
@@ -209,9 +217,9 @@ def test_the_fastest_strategy_is_taken() -> None:
 
 
 def test_seeds_of_kernels_print() -> None:
-    assert seed_text(Seed.of(SMALL)) == TEXT.splitlines()[1:3]
-    assert seed_text(Seed.of(in_floats(pool(8, 12, 2, 2)))) == [
-        "  seed n 1, c 8, oh 6, ow 6; kh 2, kw 2"
+    assert Seed.of(SMALL).statements() == [line.strip() for line in TEXT.splitlines()[1:3]]
+    assert Seed.of(in_floats(pool(8, 12, 2, 2))).statements() == [
+        "seed n 1, c 8, oh 6, ow 6; kh 2, kw 2"
     ]
 
 

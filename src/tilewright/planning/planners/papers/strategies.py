@@ -74,6 +74,15 @@ class Seed:
         tensors = (Tensor(r, o.access) for r, o in zip(roles, operands, strict=True))
         return cls(loops, sums, tuple(tensors))
 
+    def statements(self) -> list[str]:
+        """Its statements in the text of a space."""
+        parts = [", ".join(f"{dim} {size}" for dim, size in own) for own in (self.loops, self.sums)]
+        lines = ["seed " + "; ".join(part for part in parts if part)]
+        if self.tensors:
+            c, a, b = (f"{t.role}[{', '.join(map(str, t.access))}]" for t in self.tensors)
+            lines.append(f"compute {c} += {a} * {b}")
+        return lines
+
 
 @dataclass(frozen=True)
 class Factors:
@@ -131,9 +140,7 @@ class _Parts:
 def check(space: ScheduleSpace, kernel: Kernel) -> None:
     """Refuse a kernel that is not what a space is for: ``space-seed``, ``space-dim``."""
     if space.seed is not None and space.seed != Seed.of(kernel):
-        from tilewright.planning.planners.papers.strategy_text import seed_text
-
-        lines = "; ".join(line.strip() for line in seed_text(Seed.of(kernel)))
+        lines = "; ".join(Seed.of(kernel).statements())
         reason = f"{kernel.symbol} does not compute what the seed says"
         raise refuse("space-seed", reason, space.where, f"it is: {lines}")
     known = kernel.anchor.extents

@@ -13,26 +13,40 @@
       double none
 
 One statement a line; ``#`` begins a comment. ``cores``, ``reorder``, ``double`` and ``primitive``
-may stand several times, each an alternative; ``split`` once for a dim. Meaning:
-planning/planners/papers/strategies.py.
+may stand several times, each an alternative; ``split`` once for a dim. The
+grammar is strategy.lark; the meaning: planning/planners/papers/strategies.py.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import NoReturn
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TypeAlias, cast
 
-from tilewright.errors import refuse
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedInput, UnexpectedToken
+
+from tilewright.errors import TilewrightError, refuse
 from tilewright.planning.domain import Affine
 from tilewright.planning.planners.papers.strategies import Cut, Factors, ScheduleSpace, Seed, Tensor
 
 MAX_TEXT = 1 << 20
 """Characters of a text."""
 
-MAX_NUMBER = 1 << 40
+FORMS = {
+    "space": "space NODE ...",
+    "seed": "seed DIM SIZE, ...; DIM SIZE, ...",
+    "compute": "compute output[...] += input[...] * weight[...]",
+    "primitive": "primitive NAME",
+    "cores": "cores DIM by SIZE ..., ...; or cores mesh DIM ..., DIM ...; or cores one",
+    "split": "split DIM by SIZE ..., or split DIM by all",
+    "reorder": "reorder DIM ...",
+    "double": "double TENSOR ..., or double none",
+}
+"""Every statement, as it is written."""
 
 ELSEWHERE = {
     "layout": "layouts are assigned before kernels are planned (`tilewright opt --list`)",
@@ -41,284 +55,151 @@ ELSEWHERE = {
 }
 """The statements of swATOP that a space does not have, and what stands in place of each."""
 
-_TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^\s,;#"]+|[,;])')
-_TENSOR = re.compile(r"(\w+)\s*\[([^\[\]]*)\]")
-_ROLES = ("output", "input", "weight")
+_Tree: TypeAlias = "Tree[Token]"
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("tilewright.planning.planners.papers").joinpath("strategy.lark").read_text()
+    return Lark(grammar, parser="lalr", lexer_callbacks={"NAME": _unquoted})
+
+
+def _unquoted(token: Token) -> Token:
+    return token.update(value=json.loads(token)) if token.startswith('"') else token
 
 
 def parse_spaces(text: str, name: str = "text") -> tuple[ScheduleSpace, ...]:
     """The spaces of a text; refuses (``space-syntax``) at the name, line and column."""
     if len(text) > MAX_TEXT:
         raise refuse("space-syntax", f"{len(text):,} characters are more than {MAX_TEXT:,}", name)
-    blocks: list[_Block] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        tokens = _Line(line, name, number)
-        word = tokens.word()
-        if word == "":
-            continue
-        if word == "space":
-            blocks.append(_Block(tokens))
-        elif not blocks:
-            tokens.refuse(f"{word} stands before any space", "space NODE")
-        else:
-            blocks[-1].statement(word, tokens)
-    spaces = tuple(block.finished() for block in blocks)
-    known: set[str] = set()
-    for space in spaces:
-        for node in space.nodes:
-            if node in known:
-                raise refuse("space-syntax", f"node {node} has two spaces", space.where)
-            known.add(node)
-    if not spaces:
-        raise refuse("space-syntax", "has no space", name, "space NODE")
+    lines = [*text.splitlines(), ""]
+    try:
+        tree: _Tree = _parser().parse("\n".join(lines))
+    except UnexpectedInput as error:
+        raise _syntax(error, lines, name) from None
+    spaces = tuple(map(_Reader(name).space, cast("list[_Tree]", tree.children)))
+    nodes = ((f"node {node}", space.where) for space in spaces for node in space.nodes)
+    _once(nodes, "has two spaces")
     return spaces
 
 
-def seed_text(seed: Seed) -> list[str]:
-    """The statements of a seed."""
-    parts = [", ".join(f"{dim} {size}" for dim, size in own) for own in (seed.loops, seed.sums)]
-    lines = ["  seed " + "; ".join(part for part in parts if part)]
-    if seed.tensors:
-        c, a, b = (f"{t.role}[{', '.join(map(str, t.access))}]" for t in seed.tensors)
-        lines.append(f"  compute {c} += {a} * {b}")
-    return lines
+def _syntax(error: UnexpectedInput, lines: list[str], name: str) -> TilewrightError:
+    """What stands where the grammar has something else, and the form of its statement."""
+    where = f"{name}:{error.line}:{error.column}"
+    if not isinstance(error, UnexpectedToken):
+        return refuse("space-syntax", "a quotation mark is not closed, or holds no JSON", where)
+    token, wanted = error.token, error.accepts or set[str]()
+    shown = "the end" if token.type in ("_END", "$END") else str(token)[:80]
+    if "$END" in wanted and shown in FORMS:
+        reason, help = f"{shown} is out of place: one seed comes, then one compute", FORMS[shown]
+    elif "$END" in wanted:
+        reason, help = f"{shown} is no statement", ELSEWHERE.get(shown, ", ".join(FORMS))
+    elif "SPACE" in wanted:
+        reason, help = f"{shown} stands before any space", FORMS["space"]
+    else:
+        names = " or ".join(sorted(each.strip("_").replace("_", " ").lower() for each in wanted))
+        reason = f"expected {names}, found {shown}"
+        line = lines[error.line - 1].lstrip()
+        help = next(form for word, form in FORMS.items() if line.startswith(word))
+    return refuse("space-syntax", reason, where, help)
 
 
-class _Line:
-    """The words of a line, read from left to right."""
-
-    def __init__(self, text: str, name: str, number: int) -> None:
-        self.text, self.name, self.number = text, name, number
-        self.position = 0
-        self.last = 0
-        """The column of the word that was read last."""
-        self.quoted = False
-        """True if that word was quoted."""
-
-    @property
-    def where(self) -> str:
-        """Name, line and column of the last word."""
-        return f"{self.name}:{self.number}:{self.last + 1}"
-
-    def refuse(self, reason: str, help: str = "") -> NoReturn:
-        """Refuse the last word."""
-        raise refuse("space-syntax", reason, self.where, help)
-
-    def word(self) -> str:
-        """The next word or sign; empty at the end of the line."""
-        match = _TOKEN.match(self.text, self.position)
-        if match is None:
-            rest = self.text[self.position :]
-            self.last = self.position + len(rest) - len(rest.lstrip())
-            if rest.lstrip().startswith('"'):
-                self.refuse("a quotation mark is not closed")
-            return ""
-        self.last, self.position = match.start(1), match.end()
-        self.quoted = match[1].startswith('"')
-        if not self.quoted:
-            return match[1]
-        try:
-            return str(json.loads(match[1]))
-        except ValueError:
-            self.refuse("is no text in quotes")
-
-    def peek(self) -> str:
-        """The next word, which stays."""
-        state = self.position, self.last, self.quoted
-        word = self.word()
-        self.position, self.last, self.quoted = state
-        return word
-
-    def dim(self) -> str:
-        """The next word, a name of a dim."""
-        word = self.word()
-        if not word.isidentifier():
-            self.refuse(f"{word or 'the end'} is no dim", "a name, such as co")
-        return word
-
-    def size(self) -> int:
-        """The next word, a number above 0."""
-        word = self.word()
-        if not (word.isascii() and word.isdigit() and 0 < int(word[:15]) <= MAX_NUMBER):
-            self.refuse(f"{word or 'the end'} is no number above 0")
-        return int(word)
-
-    def words(self) -> list[str]:
-        """All further words, at least one."""
-        words: list[str] = []
-        while word := self.word():
-            if word in (",", ";") and not self.quoted:
-                self.refuse(f"{word} stands between words", "blanks alone")
-            words.append(word)
-        if not words:
-            self.refuse("a name is missing")
-        return words
-
-    def factors(self) -> Factors:
-        """``DIM by SIZE ...`` or ``DIM by all``."""
-        dim = self.dim()
-        where = self.where
-        if self.word() != "by":
-            self.refuse(f"by is missing after {dim}", f"{dim} by 4 8, or {dim} by all")
-        if self.peek() == "all":
-            self.word()
-            return Factors(dim, (), where)
-        sizes = [self.size()]
-        while self.peek() not in ("", ",", ";"):
-            sizes.append(self.size())
-        return Factors(dim, tuple(sizes), where)
-
-    def end(self) -> None:
-        """Refuse what stands behind a statement."""
-        if word := self.word():
-            self.refuse(f"{word} follows the statement")
+def _once(named: Iterable[tuple[str, str]], reason: str) -> None:
+    """Refuse a name that occurs twice, of names and where they stand."""
+    known: set[str] = set()
+    for name, where in named:
+        if name in known:
+            raise refuse("space-syntax", f"{name} {reason}", where)
+        known.add(name)
 
 
-@dataclass
-class _Block:
-    """A space while its statements are read."""
+class _Reader:
+    """Makes spaces of the statements of a text."""
 
-    head: _Line
-    nodes: tuple[str, ...] = ()
-    where: str = ""
-    loops: tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] | None = None
-    tensors: tuple[Tensor, ...] = ()
-    primitives: list[str] = field(default_factory=list[str])
-    cuts: list[Cut] = field(default_factory=list[Cut])
-    splits: list[Factors] = field(default_factory=list[Factors])
-    orders: list[tuple[tuple[str, ...], str]] = field(
-        default_factory=list[tuple[tuple[str, ...], str]]
-    )
-    doubles: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def __post_init__(self) -> None:
-        self.where = self.head.where
-        self.nodes = tuple(self.head.words())
+    def place(self, token: Token) -> str:
+        """Name, line and column of a token."""
+        return f"{self.name}:{token.line}:{token.column}"
 
-    def statement(self, word: str, line: _Line) -> None:
-        """Read the rest of a line."""
-        known: Mapping[str, Callable[[_Line], None]] = {
-            "seed": self._seed,
-            "compute": self._compute,
-            "primitive": lambda line: self.primitives.append(line.dim()),
-            "cores": self._cores,
-            "split": self._split,
-            "reorder": self._reorder,
-            "double": self._double,
-        }
-        if word in ELSEWHERE:
-            line.refuse(f"a space has no statement {word}", ELSEWHERE[word])
-        if word not in known:
-            line.refuse(f"{word} is no statement", ", ".join(("space", *known)))
-        known[word](line)
-        line.end()
-
-    def _seed(self, line: _Line) -> None:
-        if self.loops is not None:
-            line.refuse("the space has a seed already")
-        parts: list[list[tuple[str, int]]] = [[]]
-        sign = ","
-        while sign:
-            if sign == ";":
-                parts.append([])
-            dim = line.dim()
-            if dim in [name for part in parts for name, _ in part]:
-                line.refuse(f"{dim} occurs twice")
-            parts[-1].append((dim, line.size()))
-            sign = line.word()
-            if sign not in ("", ",", ";") or (sign == ";" and len(parts) > 1):
-                line.refuse(f"{sign} in the place of a comma", "n 1, co 16; ci 6")
-        self.loops = tuple(parts[0]), tuple(parts[1]) if len(parts) > 1 else ()
-
-    def _compute(self, line: _Line) -> None:
-        rest = line.text[line.position :].split("#")[0]
-        start, line.position = line.position, len(line.text)
-        line.last = start + len(rest) - len(rest.lstrip())
-        shape = re.sub(r"\s+", "", _TENSOR.sub(r"\1", rest))
-        if shape != "output+=input*weight":
-            line.refuse("is no product", "output[...] += input[...] * weight[...]")
-        if self.loops is None:
-            line.refuse("the seed must come before compute", "seed DIM EXTENT, ...")
-        dims = {dim for own in self.loops for dim, _ in own}
-        tensors: list[Tensor] = []
-        for match in _TENSOR.finditer(rest):
-            access: list[Affine] = []
-            place = start + match.start(2)
-            for part in match[2].split(","):
-                line.last = place + len(part) - len(part.lstrip())
-                place += len(part) + 1
-                try:
-                    access.append(Affine.parse(part))
-                except ValueError:
-                    line.refuse(f"{part.strip() or 'nothing'} is no sum of dims", "oh*2 + kh")
-                unknown = [dim for dim in access[-1].dims if dim not in dims]
-                if unknown:
-                    line.refuse(f"the seed has no dim {unknown[0]}", ", ".join(sorted(dims)))
-            tensors.append(Tensor(match[1], tuple(access)))
-        self.tensors = tuple(tensors)
-
-    def _cores(self, line: _Line) -> None:
-        if line.peek() == "one":
-            line.word()
-            self.cuts.append(Cut(where=line.where))
-            return
-        if line.peek() == "mesh":
-            line.word()
-            where, own = line.where, list[tuple[str, ...]]()
-            for sign in (",", ""):
-                dims = [line.dim()]
-                while line.peek() not in ("", ",", ";"):
-                    dims.append(line.dim())
-                own.append(tuple(dims))
-                if line.word() != sign:
-                    line.refuse("a mesh has rows and columns", "cores mesh co, oh")
-            if set(own[0]) & set(own[1]) or max(len(set(dims)) for dims in own) > 2:
-                reason = "rows and columns have one or two dims each, and none together"
-                raise refuse("space-syntax", reason, where)
-            self.cuts.append(Cut((), *own, where=where))
-            return
-        parts = [line.factors()]
-        while line.peek() == ",":
-            line.word()
-            parts.append(line.factors())
-        if len({part.dim for part in parts}) < len(parts):
-            line.refuse("a dim is cut twice")
-        self.cuts.append(Cut(tuple(parts), where=parts[0].where))
-
-    def _split(self, line: _Line) -> None:
-        split = line.factors()
-        if split.dim in [known.dim for known in self.splits]:
-            raise refuse("space-syntax", f"{split.dim} is split twice", split.where)
-        self.splits.append(split)
-
-    def _reorder(self, line: _Line) -> None:
-        order = [line.dim()]
-        where = line.where
-        while line.peek():
-            order.append(line.dim())
-        self.orders.append((tuple(order), where))
-
-    def _double(self, line: _Line) -> None:
-        if line.peek() == "none" and '"' not in line.text:
-            line.word()
-            self.doubles.append(())
-            return
-        self.doubles.append(tuple(line.words()))
-
-    def finished(self) -> ScheduleSpace:
-        """The space, once its orders are known to be of its loops."""
-        split = sorted(factors.dim for factors in self.splits)
-        for order, where in self.orders:
-            if sorted(order) != split:
+    def space(self, block: _Tree) -> ScheduleSpace:
+        """A space of its statements, which are lists of tokens."""
+        of: dict[str, list[list[Token]]] = defaultdict(list)
+        for statement in cast("list[_Tree]", block.children):
+            of[statement.data].append(cast("list[Token]", statement.children))
+        splits = tuple(map(self.factors, of["split"]))
+        _once(((split.dim, split.where) for split in splits), "is split twice")
+        dims = sorted(split.dim for split in splits)
+        for order in of["reorder"]:
+            if sorted(order) != dims:
                 reason = f"the order {' '.join(order)} is not of the dims that are split"
-                raise refuse("space-syntax", reason, where, ", ".join(split) or "split DIM by ...")
+                help = ", ".join(dims) or FORMS["split"]
+                raise refuse("space-syntax", reason, self.place(order[0]), help)
+        ((word, *nodes),) = of["space"]
         return ScheduleSpace(
-            self.nodes,
-            None if self.loops is None else Seed(*self.loops, self.tensors),
-            tuple(self.primitives),
-            tuple(self.cuts),
-            tuple(self.splits),
-            tuple(order for order, _ in self.orders),
-            tuple(self.doubles),
-            self.where,
+            tuple(map(str, nodes)),
+            self.seed(of["seed"][0], *of["compute"]) if of["seed"] else None,
+            tuple(str(name) for (name,) in of["primitive"]),
+            tuple(map(self.cut, of["cores"])),
+            splits,
+            tuple(tuple(map(str, order)) for order in of["reorder"]),
+            tuple(tuple(map(str, names)) for names in of["double"]),
+            self.place(word),
         )
+
+    def seed(self, seed: list[Token], product: Sequence[Token] = ()) -> Seed:
+        """The seed of a space, with its product if it has one."""
+        dims = [token for token in seed if token.type == "DIM"]
+        _once(((str(dim), self.place(dim)) for dim in dims), "occurs twice")
+        known = set(map(str, dims))
+        loops, sums, *_ = (
+            tuple((str(dim), int(size)) for dim, size in zip(own[1::2], own[2::2], strict=True))
+            for own in (*_groups(seed, "SEED", "SEMICOLON"), [])
+        )
+        tensors = (
+            Tensor(str(role), tuple(self.subscript(token, known) for token in access))
+            for role, *access in _groups(product, "OUTPUT", "INPUT", "WEIGHT")
+        )
+        return Seed(loops, sums, tuple(tensors))
+
+    def subscript(self, token: Token, dims: Collection[str]) -> Affine:
+        """A sum of dims that the seed has."""
+        reason, help = f"{token.strip()[:80]} is no sum of dims", "oh*2 + kh"
+        try:
+            access = Affine.parse(token)
+        except ValueError:
+            raise refuse("space-syntax", reason, self.place(token), help) from None
+        for dim in access.dims:
+            if dim not in dims:
+                reason, help = f"the seed has no dim {dim}", ", ".join(sorted(dims))
+                raise refuse("space-syntax", reason, self.place(token), help)
+        return access
+
+    def cut(self, tokens: list[Token]) -> Cut:
+        """An alternative of ``cores``."""
+        where = self.place(tokens[0])
+        if tokens[0].type == "ONE":
+            return Cut(where=where)
+        if tokens[0].type == "MESH":
+            rows, columns = (tuple(map(str, own[1:])) for own in _groups(tokens, "MESH", "COMMA"))
+            _once(((dim, where) for dim in (*rows, *columns)), "is cut twice")
+            return Cut((), rows, columns, where)
+        parts = tuple(map(self.factors, _groups(tokens, "DIM")))
+        _once(((part.dim, part.where) for part in parts), "is cut twice")
+        return Cut(parts, where=where)
+
+    def factors(self, tokens: list[Token]) -> Factors:
+        """``DIM by SIZE ...`` or ``DIM by all``."""
+        dim, *sizes = tokens
+        return Factors(str(dim), tuple(map(int, sizes)), self.place(dim))
+
+
+def _groups(tokens: Sequence[Token], *heads: str) -> list[list[Token]]:
+    """Tokens in groups that begin with one of certain terminals each."""
+    groups: list[list[Token]] = []
+    for token in tokens:
+        if token.type in heads:
+            groups.append([])
+        groups[-1].append(token)
+    return groups
