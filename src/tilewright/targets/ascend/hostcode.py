@@ -26,7 +26,6 @@ from pathlib import Path
 from tilewright.codegen.c.parameters import place_text
 from tilewright.codegen.c.prune import prune_folder
 from tilewright.codegen.c.source import Writer, comment
-from tilewright.codegen.c.template import filled
 from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
 from tilewright.codegen.host.main import FILES, Main, whole_file
@@ -40,6 +39,7 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import SSAValue
+from tilewright.system.template import filled
 from tilewright.targets.ascend.device_memory import DeviceMemory, device_memory
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.lowering.launches import Argument, Launch, Length
