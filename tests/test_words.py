@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -92,10 +93,17 @@ RETIRED = {
 """Identifiers that have been renamed, each with the word that took its place."""
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax of a module, parsed once."""
+    return ast.parse(path.read_text())
+
+
+@cache
 def identifiers(path: Path) -> set[str]:
     """The names that a module defines, uses or imports."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         for field in ("id", "attr", "arg", "name", "module"):
             value = getattr(node, field, None)
             if isinstance(value, str):
@@ -168,7 +176,7 @@ def test_own_is_a_record(room: str) -> None:
     uses = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in (SOURCE / room).rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Name) and node.id == "own" and isinstance(node.ctx, ast.Store)
     ]
     assert not uses, "name it for what it is"
@@ -178,7 +186,7 @@ def test_own_is_a_record(room: str) -> None:
 def test_docstrings_name_their_subject(room: str) -> None:
     poor: list[str] = []
     for path in sorted((SOURCE / room).rglob("*.py")):
-        tree = ast.parse(path.read_text())
+        tree = tree_of(path)
         classes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
         for node in (tree, *classes):
             words = (ast.get_docstring(node) or "").split("\n\n")[0].split()
