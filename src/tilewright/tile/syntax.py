@@ -156,7 +156,7 @@ _READ: Mapping[str, Callable[[PlainParser], Attribute]] = {
 
 @cache
 def _parts(text: str) -> tuple[tuple[bool, str, str, str], ...]:
-    """Of each part: whether it is optional, its keyword, the kind and the name of its item."""
+    """The parts of a syntax: optional or not, the keyword, the kind and the name of the item."""
     parts: list[tuple[bool, str, str, str]] = []
     for optional, item, keyword, alone in _PART.findall(text):
         item = item or (f"?{optional}" if optional else alone)

@@ -119,7 +119,7 @@ class SteppedRunner(Runner):
 
     @abstractmethod
     def events(self) -> Events:
-        """What a trace shows of a run."""
+        """The events of a run that a trace shows."""
 
     def write_trace(self, path: Path) -> None:
         """Write the timeline of a run for Perfetto."""
@@ -298,7 +298,7 @@ class TimedRunner(SteppedRunner):
         return Times.of(self.timeline, self.parts.machine)
 
     def events(self) -> Events:
-        """Any run's events."""
+        """The events of any run: it has the same times."""
         return self.timeline, self.commands, self.mnemonic
 
 

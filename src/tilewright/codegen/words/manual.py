@@ -50,7 +50,7 @@ def page(
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A markdown table."""
+    """A markdown table with a row for each instruction or field."""
     lines = ["| " + " | ".join(row) + " |" for row in (columns, *rows)]
     return "\n".join([lines[0], "|---" * len(columns) + "|", *lines[1:]])
 

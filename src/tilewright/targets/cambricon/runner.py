@@ -91,5 +91,5 @@ class CambriconRunner(SteppedRunner):
         )
 
     def events(self) -> Events:
-        """The executed words."""
+        """The events of the words that the last run executed."""
         return events_of(self._simulator.result(), self.words, self.parts.machine)

@@ -84,7 +84,7 @@ def parse_spaces(text: str, name: str = "text") -> tuple[ScheduleSpace, ...]:
 
 
 def _syntax(error: UnexpectedInput, lines: list[str], name: str) -> TilewrightError:
-    """What stands where the grammar has something else, and the form of its statement."""
+    """The refusal of a word that the grammar does not allow there, with its statement's form."""
     where = f"{name}:{error.line}:{error.column}"
     if not isinstance(error, UnexpectedToken):
         return refuse("space-syntax", "a quotation mark is not closed, or holds no JSON", where)
