@@ -209,7 +209,8 @@ def test_core_groups_that_meddle_are_found(
     subprocess.run(["cc", *SHIM_LINK, *files, "-o", str(binary), "-lm"], check=True)
     (tmp_path / "x").write_bytes(inputs_of(package, 4)["x"].tobytes())
     words = [binary, program / "weights.bin", tmp_path / "x", tmp_path / "y"]
-    # A missing barrier is seen when threads run side by side, as on a busy host they may not.
+    # A missing barrier is seen when threads run side by side, as on a busy host they may not; a
+    # thread may also meet a pointer that another one has not yet set.
     for _ in range(ATTEMPTS):
         ran = subprocess.run(
             [str(word) for word in words],
@@ -219,7 +220,7 @@ def test_core_groups_that_meddle_are_found(
             timeout=60,
             env=dict(os.environ),
         )
-        if ran.returncode:
+        if ran.returncode == 3:
             break
     assert ran.returncode == 3, ran.stderr
     assert said in ran.stderr
