@@ -143,7 +143,7 @@ REPLACED = {
 }
 """Words that are no part of an identifier, each with what to say instead."""
 
-OWN = {"ir", "machine", "network", "planning", "simulate", "targets", "tile", "codegen"}
+OWN = {"machine", "network", "planning", "targets"}
 """Rooms with variables called ``own``, which is the record of what a family has for itself."""
 
 OPENINGS = {

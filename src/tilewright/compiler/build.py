@@ -185,11 +185,11 @@ def write_apart(
     if directory is not None:
         with replacing(Path(directory)) as fresh:
             write(fresh)
-        return opened(Path(directory), cache=cache, progress=progress, own=True)
+        return opened(Path(directory), cache=cache, progress=progress, written_here=True)
     temporary = make_folder()
     try:
         write(temporary)
-        return opened(temporary, temporary=True, cache=cache, progress=progress, own=True)
+        return opened(temporary, temporary=True, cache=cache, progress=progress, written_here=True)
     except BaseException:
         remove_folder(temporary)
         raise

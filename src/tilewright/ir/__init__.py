@@ -195,11 +195,11 @@ def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
     all operations that have the same classes in the same places; what an operation checks itself,
     it checks every time.
     """
-    own = cls.verify_
+    verifier = cls.verify_
     definition = _irdl_op_definition(cls)
     described = definition.get_irdl_definition()
     if _asks_classes_alone(described):
-        definition.verify_ = _verifier(described, own)  # pyright: ignore[reportAttributeAccessIssue]
+        definition.verify_ = _verifier(described, verifier)  # pyright: ignore[reportAttributeAccessIssue]
     if len(described.operands) == 1:
         name, kind = described.operands[0]
         if type(kind) is VarOperandDef:
@@ -237,7 +237,7 @@ def _is_of_classes(constraint: object) -> bool:
             return False
 
 
-def _verifier(described: OpDef, own: Callable[[Any], None]) -> Callable[[IRDLOperation], None]:
+def _verifier(described: OpDef, verifier: Callable[[Any], None]) -> Callable[[IRDLOperation], None]:
     """Return the verifier of operations whose definition asks for classes alone."""
     sound: set[object] = set()
 
@@ -258,7 +258,7 @@ def _verifier(described: OpDef, own: Callable[[Any], None]) -> Callable[[IRDLOpe
                 irdl_op_verify_regions(op, described, VerificationContext())
             for trait in described.traits:
                 trait.verify(op)
-        own(op)
+        verifier(op)
 
     return verify_
 

@@ -462,8 +462,8 @@ class Machine(_Part):
 
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""
-        memory, own = self.memory(name), primitive.reserved.get(name)
-        return memory if own is None else memory.model_copy(update={"reserved": own})
+        memory, kept_free = self.memory(name), primitive.reserved.get(name)
+        return memory if kept_free is None else memory.model_copy(update={"reserved": kept_free})
 
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""

@@ -43,9 +43,9 @@ def integers_of(machine: Machine) -> Element | None:
         return machine.number
     for primitive in machine.primitives:
         if primitive.element is not None and any(op in PRODUCTS for op in primitive.operations):
-            own = ELEMENTS[primitive.element]
-            if own.kind == "integer":
-                return own
+            number = ELEMENTS[primitive.element]
+            if number.kind == "integer":
+                return number
     return None
 
 
@@ -71,7 +71,7 @@ def number_problems(machine: Machine) -> Iterator[Finding]:
     for primitive in machine.primitives:
         if primitive.element is None:
             continue
-        where, own = f"primitive.{primitive.name}.element", ELEMENTS[primitive.element]
+        where, number = f"primitive.{primitive.name}.element", ELEMENTS[primitive.element]
         if machine.number.kind != "float":
             yield (
                 where,
@@ -79,5 +79,5 @@ def number_problems(machine: Machine) -> Iterator[Finding]:
                 "beside floats alone",
                 'element = "float32" of the machine',
             )
-        elif not (own.is_plain or own.kind == "integer"):
-            yield where, f"is {own.name}; beside floats go integers with scales", "int8"
+        elif not (number.is_plain or number.kind == "integer"):
+            yield where, f"is {number.name}; beside floats go integers with scales", "int8"

@@ -48,13 +48,13 @@ class Layout:
 
     def __post_init__(self) -> None:
         for axis in range(self.rank):
-            own = sorted((f for f in self.factors if f.axis == axis), key=lambda f: f.divisor)
+            of_axis = sorted((f for f in self.factors if f.axis == axis), key=lambda f: f.divisor)
             step = 1
-            for factor in own:
+            for factor in of_axis:
                 if factor.divisor != step or factor.modulus < 0:
                     raise refuse("layout-invalid", f"axis {axis} is not covered exactly once")
                 step = factor.divisor * factor.modulus
-            if not own or step != 0:
+            if not of_axis or step != 0:
                 raise refuse("layout-invalid", f"axis {axis} is not covered exactly once")
         if any(not 0 <= factor.axis < self.rank for factor in self.factors):
             raise refuse("layout-invalid", f"an axis is outside rank {self.rank}")
@@ -195,10 +195,10 @@ class Layout:
         extents = self.physical_shape(shape)
         split, order, count = list[list[int]](), [0] * len(self.factors), 0
         for axis in range(self.rank):
-            own = [i for i, f in enumerate(self.factors) if f.axis == axis]
-            own.sort(key=lambda i: -self.factors[i].divisor)
-            split.append([extents[i] for i in own])
-            for i in own:
+            of_axis = [i for i, f in enumerate(self.factors) if f.axis == axis]
+            of_axis.sort(key=lambda i: -self.factors[i].divisor)
+            split.append([extents[i] for i in of_axis])
+            for i in of_axis:
                 order[i] = count
                 count += 1
         return split, order

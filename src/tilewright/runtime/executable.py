@@ -438,12 +438,12 @@ def opened(
     temporary: bool = False,
     cache: Cache | None = None,
     progress: Progress = quiet,
-    own: bool = False,
+    written_here: bool = False,
     trust: bool = False,
 ) -> Executable:
     """Open a package, with free dims or without; see ``Executable.load``.
 
-    ``own`` says that this process has just written it.
+    ``written_here`` says that this process has just written it.
     """
     if directory.is_file():
         from tilewright.runtime.elf_package import read_elf
@@ -455,7 +455,7 @@ def opened(
         except BaseException:
             remove_folder(folder)
             raise
-    manifest = read_own(directory) if own else read_manifest(directory)
+    manifest = read_own(directory) if written_here else read_manifest(directory)
     if manifest.open_model is None:
         return Executable(directory, temporary=temporary, manifest=manifest, trust=trust)
     from tilewright.runtime.dynamic import DynamicExecutable  # It builds on this module.

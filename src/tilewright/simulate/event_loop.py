@@ -35,7 +35,7 @@ def engine_order(engine: Array, engines: int) -> tuple[Array, Array]:
 
 
 @compiled
-def share(flows: Array, own: Array, ends: Array, limit: Array, rate: Array) -> None:
+def share(flows: Array, most: Array, ends: Array, limit: Array, rate: Array) -> None:
     """Max-min fair rates: all flows rise together until their own limit or a memory stops them.
 
     ``flows[e]`` says which flow; ``own[e]`` is a flow's own limit, ``ends[e]`` its two memories
@@ -54,7 +54,7 @@ def share(flows: Array, own: Array, ends: Array, limit: Array, rate: Array) -> N
         for e in range(engines):
             if rising[e]:
                 some = True
-                step = min(step, own[e] - level)
+                step = min(step, most[e] - level)
                 for m in ends[e]:
                     if m >= 0:
                         users[m] += 1
@@ -65,7 +65,7 @@ def share(flows: Array, own: Array, ends: Array, limit: Array, rate: Array) -> N
                 step = min(step, left[m] / users[m])
         for e in range(engines):
             if rising[e]:
-                stopped = own[e] - level <= step
+                stopped = most[e] - level <= step
                 for m in ends[e]:
                     if m >= 0 and left[m] / users[m] <= step:
                         stopped = True
@@ -113,7 +113,7 @@ def run(
     left = np.zeros(engines)
     rate = np.zeros(engines)
     flow_end = np.zeros(engines)
-    own = np.zeros(engines)
+    most = np.zeros(engines)
     ends = np.full((engines, 2), -1, np.int64)
     now, stamp, next_issue = 0.0, 0.0, issue
     position, completed = 0, 0
@@ -169,7 +169,7 @@ def run(
                         if size[command] > 0:
                             flows[e] = True
                             changed = True
-                            own[e] = own_limit[move[command]]
+                            most[e] = own_limit[move[command]]
                             for side in range(2):
                                 ends[e, side] = move_ends[move[command], side]
                             left[e] = size[command]
@@ -179,7 +179,7 @@ def run(
             for e in range(engines):
                 if flows[e]:
                     left[e] = max(left[e] - rate[e] * (now - stamp), 0.0)
-            share(flows, own, ends, limit, rate)
+            share(flows, most, ends, limit, rate)
             stamp = now
             for e in range(engines):
                 if flows[e]:

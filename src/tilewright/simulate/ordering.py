@@ -106,16 +106,16 @@ def ordered(table: TimedArray, ordering: Ordering, name: Callable[[int], str]) -
     sums = np.stack([np.cumsum(engine == e) for e in range(len(ordering.machine.engines))])
     places = [np.flatnonzero(engine == e) for e in range(len(sums))]
     for row in ordering.barriers.tolist():
-        own = int(engine[row])
+        mine = int(engine[row])
         for other in range(len(sums)):
-            if other == own:
+            if other == mine:
                 continue
             table["waits"][row, other] = max(table["waits"][row, other], sums[other][row])
             after = np.searchsorted(places[other], row)
             if after < places[other].size:
                 following = places[other][after]
                 waiting = table["waits"][following]
-                waiting[own] = max(waiting[own], sums[own][row])
+                waiting[mine] = max(waiting[mine], sums[mine][row])
     return table
 
 

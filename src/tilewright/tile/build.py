@@ -220,9 +220,9 @@ class _Nest:
         producers' operands."""
         schedule = self.schedule
         counts: list[tuple[str | int, ...]] = []
-        for own in (schedule, *schedule.inner):
-            counts += [pair for pair in own.buffers if pair[1] != 1]
-            counts += [(name, n, memory) for name, memory, n in own.staged if n != 1]
+        for level in (schedule, *schedule.inner):
+            counts += [pair for pair in level.buffers if pair[1] != 1]
+            counts += [(name, n, memory) for name, memory, n in level.staged if n != 1]
         return counts
 
     def _produced(
@@ -401,17 +401,17 @@ class _Nest:
         memories = [move.source for move in reversed(path)] if outputs else [m.target for m in path]
         buffers: list[BufferOp] = []
         for number, memory in enumerate(memories, 1):
-            own, moved, gathers = f"{name}.{memory}", operand.image or operand, None
+            label, moved, gathers = f"{name}.{memory}", operand.image or operand, None
             last = number == len(memories)
             if last:
-                own, moved = name, operand
+                label, moved = name, operand
                 if operand.image is not None:
                     gathers = self._window(operand.image), type_of(operand)
             window = self._window(moved)
             fill = self.kernel.anchor.attribute("fill") if gathers else 0
             assert isinstance(fill, int)
             near = kind if last else None
-            buffers.append(BufferOp.of(own, value, window, memory, role, gathers, fill, near))
+            buffers.append(BufferOp.of(label, value, window, memory, role, gathers, fill, near))
             if last and self.primitive.operands[role].at_store:
                 buffers[-1].at_store = UnitAttr()
             value = buffers[-1].result
@@ -434,12 +434,12 @@ class _Nest:
 
     def memory_of(self, operand: str, role: str) -> str:
         """The memory in which the primitive has an operand."""
-        storage, own = self.primitive.operands.get(role), f"{operand} ({role})"
+        storage, title = self.primitive.operands.get(role), f"{operand} ({role})"
         if storage is None:
-            raise self._refuse(f"primitive {self.primitive.name} has no place for {own}")
+            raise self._refuse(f"primitive {self.primitive.name} has no place for {title}")
         memory = dict(self.schedule.homes).get(operand, storage.memory)
         if memory not in storage.places:
-            raise self._refuse(f"{self.primitive.name} does not take {own} in {memory}")
+            raise self._refuse(f"{self.primitive.name} does not take {title} in {memory}")
         return memory
 
     def _home(self, nest: _Nest, operand: Operand) -> str:

@@ -365,9 +365,9 @@ def reduced_dims(compute: ComputeOp, program: ProgramOp) -> tuple[str, ...]:
 def own_extents(compute: ComputeOp, program: ProgramOp) -> dict[str, int]:
     """Extents of a compute's dims by the primitive's names: the program's, without those on which
     other computes alone depend."""
-    names, own = compute.primitive_names, compute.dims
+    names, dims = compute.primitive_names, compute.dims
     others = [op for op in program.walk() if isinstance(op, ComputeOp) and op is not compute]
-    foreign = frozenset[str]().union(*(op.dims for op in others)) - own
+    foreign = frozenset[str]().union(*(op.dims for op in others)) - dims
     return {names.get(dim, dim): n for dim, n in program.extents.items() if dim not in foreign}
 
 

@@ -180,8 +180,8 @@ def print_operation(printer: Printer, op: TextOperation) -> None:
             printer.print_attribute(op.results[0].type)
         elif kind == ".":
             op.print_own(printer)
-            for own in name.strip(".").split(","):
-                rest.pop(own, None)
+            for prop in name.strip(".").split(","):
+                rest.pop(prop, None)
         elif kind == "{":
             printer.print_string(f" {pairs_text(value)}")
         elif kind and kind != "?":

@@ -432,10 +432,12 @@ def _check_engine(engine: str, where: str) -> None:
         raise VerifyException(f"{where}: no engine is named")
 
 
-def _check_waits(waits: Iterable[str], op: Operation, where: str) -> None:
+def _check_waits(waits: Iterable[object], op: Operation, where: str) -> None:
     program = _program(op)
     buffers = {other.symbol.data: other for other in program.walk() if isinstance(other, BufferOp)}
     for wait in waits:
+        if not isinstance(wait, str):
+            raise VerifyException(f"{where}: a wait is 'ready NAME' or 'free NAME', not {wait!r}")
         verb, by_rows, name = wait_parts(wait)
         if verb not in ("ready", "free"):
             raise VerifyException(f"{where}: a wait is 'ready NAME' or 'free NAME', not {wait!r}")

@@ -58,25 +58,25 @@ class Address:
         axes: list[tuple[tuple[Factor, int], ...]] = []
         physical = self.layout.physical_shape(self.shape)
         for axis in range(len(self.shape)):
-            own = [
+            parts = [
                 (factor, stride)
                 for factor, stride, extent in zip(
                     self.layout.factors, self.strides, physical, strict=True
                 )
                 if factor.axis == axis and (extent > 1 or not factor.modulus)
             ]
-            own.sort(key=lambda part: part[0].divisor)
-            if not own:
-                own = [(Factor(axis), 0)]
-            step = own[0][1]
-            if all(stride == step * factor.divisor for factor, stride in own) and (
-                own[0][0].divisor == 1
+            parts.sort(key=lambda part: part[0].divisor)
+            if not parts:
+                parts = [(Factor(axis), 0)]
+            step = parts[0][1]
+            if all(stride == step * factor.divisor for factor, stride in parts) and (
+                parts[0][0].divisor == 1
             ):
-                own = [(Factor(axis), step)]
-            elif len(own) == 2 and self.shape[axis] <= own[1][0].divisor:
+                parts = [(Factor(axis), step)]
+            elif len(parts) == 2 and self.shape[axis] <= parts[1][0].divisor:
                 # One block only: nothing beyond it is ever addressed.
-                own = [(Factor(axis), step)]
-            axes.append(tuple(own))
+                parts = [(Factor(axis), step)]
+            axes.append(tuple(parts))
         return tuple(axes)
 
     def dims(self) -> tuple[str, ...]:

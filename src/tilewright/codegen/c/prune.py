@@ -124,9 +124,9 @@ def prune_folder(texts: dict[str, str], folder: str, names: Sequence[str]) -> No
         lines = left.includes.get(match[2], (match[0],))
         return "\n".join(line.replace('#include "', before) for line in lines)
 
-    own = re.compile(rf'#include "((?:\.\./{folder}/)?)({"|".join(names)})"')
+    inclusion = re.compile(rf'#include "((?:\.\./{folder}/)?)({"|".join(names)})"')
     for path, text in texts.items():
-        texts[path] = own.sub(included, text)
+        texts[path] = inclusion.sub(included, text)
     texts |= {paths[name]: text for name, text in left.texts.items()}
 
 
@@ -150,8 +150,8 @@ def _expanded(lines: Iterable[str], includes: Mapping[str, tuple[str, ...]]) -> 
     """Include lines, those of headers that are gone replaced by what these include."""
     found: list[str] = []
     for line in lines:
-        own = _OWN.match(line)
-        found += includes[own[1]] if own else [line]
+        match = _OWN.match(line)
+        found += includes[match[1]] if match else [line]
     return tuple(dict.fromkeys(found))
 
 

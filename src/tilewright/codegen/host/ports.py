@@ -88,8 +88,8 @@ class Port:
         from tilewright.planning.layout import Layout
 
         layout = Layout.parse(self.layout, len(self.shape))
-        own = zip(self.shape, self.strides, layout.strides(self.shape), strict=True)
-        return layout.row_major and all(n == 1 or stride == step for n, stride, step in own)
+        axes = zip(self.shape, self.strides, layout.strides(self.shape), strict=True)
+        return layout.row_major and all(n == 1 or stride == step for n, stride, step in axes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of this port in the package's manifest."""

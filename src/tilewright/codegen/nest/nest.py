@@ -160,10 +160,10 @@ class Nest:
     def _bound(self, domain: Domain, spans: Mapping[str, Span], at: str) -> dict[str, Span]:
         """The dims of a domain within it: numbers, where they do not depend on the tile."""
         bound: dict[str, Span] = {}
-        for own, axis in zip(domain.bounds, self._intervals(domain, spans), strict=True):
+        for bounds, axis in zip(domain.bounds, self._intervals(domain, spans), strict=True):
             fixed = isinstance(axis.start, int) and not axis.clipped
-            start = axis.start if fixed else variable(f"{at}{own.name}")
-            bound[own.dim] = _named(Span(start, axis.size, own.extent), own.name, at)
+            start = axis.start if fixed else variable(f"{at}{bounds.name}")
+            bound[bounds.dim] = _named(Span(start, axis.size, bounds.extent), bounds.name, at)
         return bound
 
     def intervals(self, domain: Domain, at: str) -> list[Span]:
@@ -174,5 +174,5 @@ class Nest:
 
     def _intervals(self, domain: Domain, spans: Mapping[str, Span]) -> list[Span]:
         extents = self.program.extents
-        shape = [extents[own.dim] for own in domain.bounds]
-        return box([own.axis for own in domain.bounds], shape, spans, extents)
+        shape = [extents[bound.dim] for bound in domain.bounds]
+        return box([bound.axis for bound in domain.bounds], shape, spans, extents)

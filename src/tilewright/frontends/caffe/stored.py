@@ -179,10 +179,10 @@ _RANGES = {
 class Parameters:
     """The parameters of one network."""
 
-    def __init__(self, stored: Stored | None, own: Stored) -> None:
+    def __init__(self, stored: Stored | None, inline: Stored) -> None:
         self._stored = stored
         """The parameters of the caffemodel, if there is one."""
-        self._own = own
+        self._own = inline
         """The parameters in the prototxt itself, which rarely has any."""
         self._seeded = 0
 

@@ -80,7 +80,7 @@ class CostOracle:
         if not kernel.producers:
             return 0
         schedule = self.planner.plan(kernel).schedule
-        return sum(len(own.kept) for own in (schedule, *schedule.inner))
+        return sum(len(level.kept) for level in (schedule, *schedule.inner))
 
     def _kernel(self, kernel: KernelOp) -> float:
         """A kernel alone, by the fastest method that the machine has for it."""

@@ -64,7 +64,7 @@ class FusionPlan:
     @property
     def cycles(self) -> float:
         """The cycles of all kernels, each with its own loads of tensors that stay."""
-        return sum(group.cycles for group in self.groups) + sum(own for _, own in self.alone)
+        return sum(group.cycles for group in self.groups) + sum(alone for _, alone in self.alone)
 
     @property
     def hash(self) -> str:

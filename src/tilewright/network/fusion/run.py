@@ -127,7 +127,7 @@ def search_fusions(
                 FusedGroup(names[n], tuple(graph.nodes[v].name for v in group.vertices), group.cost)
                 for n, group in taken.items()
             ),
-            tuple((graph.nodes[n].name, own) for n, own in costs.items() if n not in inside),
+            tuple((graph.nodes[n].name, lone) for n, lone in costs.items() if n not in inside),
         )
     return FusionReport(len(costs), tuple(candidates), sum(every), plans)
 

@@ -77,8 +77,8 @@ def plan_chain_cores(
         except TilewrightError as error:
             failure = failure or error
             continue
-        for own in (plan, *plan.others):
-            every = _whole(own, units, grid, count, machine, mesh)
+        for one in (plan, *plan.others):
+            every = _whole(one, units, grid, count, machine, mesh)
             if best is None or every.predicted_cycles < best.predicted_cycles:
                 best = every
     if best is None:
@@ -186,8 +186,8 @@ def _whole_dims(units: tuple[Unit, ...]) -> Iterator[str]:
 
     for unit in units[:-1]:
         if not unit.bound:
-            own = {unit.names.get(dim, dim) for dim in unit.kernel.anchor.extents}
-            yield from (dim for dim in units[-1].kernel.anchor.extents if dim not in own)
+            dims = {unit.names.get(dim, dim) for dim in unit.kernel.anchor.extents}
+            yield from (dim for dim in units[-1].kernel.anchor.extents if dim not in dims)
         for dim in unit.primitive.whole:
             yield from roots(unit.names.get(dim, dim))
 

@@ -173,9 +173,9 @@ class Tiling:
         """The executions of a kernel's loops: of none of them, of the first, ..."""
         unit, spans = self.units[number], self.shape.spans(self.slides)
         tiles = self.at(self.unit_depth(number))
-        own = {dim: spans[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
-        starts = {dim: self._at(span, span.start, tiles) for dim, span in own.items()}
-        sizes = {dim: self._at(span, span.size, tiles) for dim, span in own.items()}
+        intervals = {dim: spans[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}
+        starts = {dim: self._at(span, span.start, tiles) for dim, span in intervals.items()}
+        sizes = {dim: self._at(span, span.size, tiles) for dim, span in intervals.items()}
         nest = [Rows.of(tiles, starts, sizes)]
         for dim in self.inner[number].order:
             nest.append(nest[-1].cut(dim, self.inner[number].sizes[dim]))
@@ -412,8 +412,8 @@ class Tiling:
         if not within:
             for number, axis in enumerate(place.operand.access):
                 if not set(place.apart).isdisjoint(axis.dims):
-                    own = [unit.names.get(d, d) for d in axis.dims if d not in place.apart]
-                    whole[number] = prod(int(spans[dim].size.max()) for dim in own)
+                    dims = [unit.names.get(d, d) for d in axis.dims if d not in place.apart]
+                    whole[number] = prod(int(spans[dim].size.max()) for dim in dims)
             return whole
         for axis, most in zip(place.operand.access, whole, strict=True):
             outer = {dim: int(spans[unit.names.get(dim, dim)].size.max()) for dim in axis.dims}

@@ -129,7 +129,7 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
         internal = {o.name for o in kernel.produced}
         flows = [engine_flows(unit, machine, each, internal) for each in primitives]
         for engine in flows[0]:
-            least = min(sum(own.get(engine, {}).values()) for own in flows)
+            least = min(sum(flow.get(engine, {}).values()) for flow in flows)
             moving[engine] = moving.get(engine, 0.0) + least
         for operand in unit.operands:
             if operand.name not in internal and not operand.resident_in:
@@ -166,15 +166,15 @@ def schedule_of(tiling: Tiling) -> Schedule:
         extents = unit.kernel.anchor.extents
         tile = {**extents, **tiling.tile} if last else extents
         order = tiling.order if last else ()
-        own = [Level(memory, tuple(tile.items()), order)]
+        outer = [Level(memory, tuple(tile.items()), order)]
         inner = tiling.inner[number]
         if inner.order or levels[1] == memory:
-            own[0] = Level(levels[0], tuple(tile.items()), order)
-            own.append(Level(levels[1], tuple({**tile, **inner.sizes}.items()), inner.order))
+            outer[0] = Level(levels[0], tuple(tile.items()), order)
+            outer.append(Level(levels[1], tuple({**tile, **inner.sizes}.items()), inner.order))
         producers = [o.name for o in unit.kernel.anchor.inputs if o.name in schedules]
         schedules[unit.kernel.output.name] = Schedule(
             unit.primitive.name,
-            tuple(own),
+            tuple(outer),
             tuple((name, near[name]) for name in dict.fromkeys(names) if name in near),
             staged=tuple((n, m, slots) for (n, m), slots in staged.items() if n in names),
             homes=tuple(homes.items()),

@@ -59,10 +59,10 @@ def moved_share(kernel: Kernel, grid: Mapping[str, int]) -> float:
     priced = mean = 0.0
     for whole, part in zip(kernel.operands, part_of(kernel, grid).operands, strict=True):
         most = average = float(whole.element_bytes)
-        for axis, own, extent in zip(whole.access, part.access, whole.shape, strict=True):
+        for axis, cut, extent in zip(whole.access, part.access, whole.shape, strict=True):
             parts = {dim: tile_positions(extents[dim], sizes[dim]) for dim in axis.dims}
             first = {dim: tile_positions(sizes[dim], sizes[dim]) for dim in axis.dims}
             average *= float(axis_lengths(axis, extent, parts).mean())
-            most *= int(axis_lengths(own, extent, first).max())
+            most *= int(axis_lengths(cut, extent, first).max())
         priced, mean = priced + most, mean + average
     return mean / priced if priced else 1.0

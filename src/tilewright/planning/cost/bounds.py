@@ -41,9 +41,9 @@ PRODUCTS = operators("product")
 
 def main_bandwidth(machine: Machine) -> float:
     """Bytes that main memory moves in a cycle; infinite when the machine sets no limit."""
-    own = machine.memory(machine.main).bytes_per_cycle
-    if own is not None:
-        return own
+    rate = machine.memory(machine.main).bytes_per_cycle
+    if rate is not None:
+        return rate
     moves = [m.bytes_per_cycle for m in machine.moves if machine.main in (m.source, m.target)]
     return sum(moves) or float("inf")
 

@@ -164,9 +164,10 @@ class Pipeline:
         inner = {d for n, d in enumerate(self.dims) if n > number}
         # A dim with loops at two levels ends in an edge only once in many rounds: taken as a mean.
         inner -= {d for d in inner if self.dims.count(d) > 1}
-        own = self.dims[number] if self.dims.count(self.dims[number]) == 1 else ""
+        advancing = self.dims[number] if self.dims.count(self.dims[number]) == 1 else ""
         return self.cells.pairs(
-            (frozenset(inner), own), lambda: _pairs_of(self.space, self.cells, inner, own)
+            (frozenset(inner), advancing),
+            lambda: _pairs_of(self.space, self.cells, inner, advancing),
         )
 
     def _last(self) -> Ints:
@@ -223,8 +224,8 @@ class Pipeline:
         return total
 
 
-def _pairs_of(space: Space, cells: Cells, inner: Set[str], own: str) -> Pairs:
-    """The pairs where the loop over ``own`` advances around those over ``inner``."""
+def _pairs_of(space: Space, cells: Cells, inner: Set[str], advancing: str) -> Pairs:
+    """The pairs where the loop over ``advancing`` advances around those over ``inner``."""
     clear = sum(1 << i for i, d in enumerate(cells.dims) if d in inner)
     after = np.flatnonzero((cells.kind & clear) == 0)
     row, kind = cells.row[after], cells.kind[after]
@@ -235,7 +236,7 @@ def _pairs_of(space: Space, cells: Cells, inner: Set[str], own: str) -> Pairs:
         trips = space.trips(dim)[row]
         if dim in inner:
             before = np.where(edge, before | bit, before)
-        elif dim == own:
+        elif dim == advancing:
             short = (kind & bit) > 0
             before = before & ~bit
             ways = np.maximum(trips - 1, 1)

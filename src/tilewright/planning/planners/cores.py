@@ -69,10 +69,10 @@ def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Mac
     cached = live <= cache.bytes
 
     def rate(move: Move) -> float:
-        own = min(move.bytes_per_cycle, share)
+        slower = min(move.bytes_per_cycle, share)
         if move.target == machine.main:
-            return move.bytes_per_cycle if cached else own
-        return min(hit, own * reuse) if cached else own
+            return move.bytes_per_cycle if cached else slower
+        return min(hit, slower * reuse) if cached else slower
 
     return _with_rates(machine, rate)
 
@@ -141,9 +141,9 @@ def plan_cores(
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             alone = supply.core(row).model_copy(update={"primitives": (primitive,)})
             most = budget.limit if best is None else min(best.predicted_cycles, budget.limit)
-            own = replace(budget, limit=(most - start_cycles(machine)) / int(rounds[row]))
+            limited = replace(budget, limit=(most - start_cycles(machine)) / int(rounds[row]))
             try:
-                part = plan_exact(part_of(kernel, grid), alone, budget=own)
+                part = plan_exact(part_of(kernel, grid), alone, budget=limited)
             except TilewrightError as error:
                 failure = failure or error
                 continue
@@ -185,7 +185,9 @@ def _shared_bound(
     core = core_beside(machine, cores - 1, 1.0, 0.0)
     rates = [_move(core, primitive, role).bytes_per_cycle for role in ("input", "output")]
     memory = main.model_copy(update={"bytes_per_cycle": sum(rates)})
-    memories = tuple(memory if own.name == memory.name else own for own in core.memories)
+    memories = tuple(
+        memory if replaced.name == memory.name else replaced for replaced in core.memories
+    )
     return bound(kernel, core.model_copy(update={"memories": memories}), primitive) / cores
 
 

@@ -190,11 +190,11 @@ def _plan_of(tiling: Space, slots: int, steps: int) -> Plan:
     _, nests, best = access_cycles(tiling)
     nest = nests[int(best[0])]
     trips = trips_of(tiling, nest, {})
-    own = [use for use in tiling.uses if use.move is not None and not use.host]
+    by_moves = [use for use in tiling.uses if use.move is not None and not use.host]
     # What is moved once needs no second slot.
     buffers = {
         use.name: np.where(moves_of(use, nest, trips) > 1, slots, 1) * np.ones(1, np.int64)
-        for use in own
+        for use in by_moves
     }
     arrangement = Arrangement(nest, np.ones(1, np.bool_), trips, {}, buffers)
     cycles, moved = Pipeline(tiling, cells_of(tiling), arrangement).cycles_and_bytes()

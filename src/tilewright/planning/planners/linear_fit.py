@@ -89,9 +89,9 @@ def _not_negative(scaled: Floats) -> Floats:
     kept = list(range(scaled.shape[1]))
     solution = np.zeros(scaled.shape[1])
     while kept:
-        own = scaled[:, kept]
-        norms = np.maximum(np.abs(own).max(axis=0), 1e-30)
-        coefficients, *_ = np.linalg.lstsq(own / norms, np.ones(len(own)), rcond=None)
+        columns = scaled[:, kept]
+        norms = np.maximum(np.abs(columns).max(axis=0), 1e-30)
+        coefficients, *_ = np.linalg.lstsq(columns / norms, np.ones(len(columns)), rcond=None)
         coefficients = coefficients / norms
         if (coefficients >= 0).all():
             solution[kept] = coefficients

@@ -132,13 +132,13 @@ class Strategies:
 
     def simulated(self, mesh: Mesh | None, rows: Sequence[int] | None = None) -> Floats:
         """Cycles by the machine's own cost model, of all rows or of some."""
-        own = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
+        part = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
         slots = {
-            use.name: np.where(own.visits(use) > 1, own.slots, 1).astype(np.int64)
-            for use in own.space.uses
+            use.name: np.where(part.visits(use) > 1, part.slots, 1).astype(np.int64)
+            for use in part.space.uses
             if use.move is not None
         }
-        return own.rounds * priced(own.space, own.nest, slots, own.exchanged, mesh)[0]
+        return part.rounds * priced(part.space, part.nest, slots, part.exchanged, mesh)[0]
 
     def keeps_step(self, kernel: Kernel, row: int) -> bool:
         """Return True if all cores compute equally many tiles."""

@@ -114,10 +114,10 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         element = storage.element_bytes or operand.element_bytes
         options = host, output, leaves, apart, by_tile
         uses.append(Use(operand, memory, move, granules, element, *options))
-    own = [use for use in uses if not use.host]
+    moved = [use for use in uses if not use.host]
     return tuple(
         use
-        for use_of_kernel in own
+        for use_of_kernel in moved
         for use in (use_of_kernel, *(u for u in uses if u.host == use_of_kernel.name))
     )
 
@@ -196,9 +196,9 @@ def axis_table(
     take ``whole`` multiples, they count these.
     """
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
-    own = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
+    tiles = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
     windows = frozenset(apart) & frozenset(axis.dims)
-    return _axis_table(axis, extent, multiple, tuple(own), windows, multiple if whole else 1)
+    return _axis_table(axis, extent, multiple, tuple(tiles), windows, multiple if whole else 1)
 
 
 @lru_cache(maxsize=1024)
@@ -206,14 +206,14 @@ def _axis_table(
     axis: Affine,
     extent: int,
     multiple: int,
-    own: tuple[tuple[str, int, tuple[int, ...]], ...],
+    cuts: tuple[tuple[str, int, tuple[int, ...]], ...],
     apart: frozenset[str],
     moved: int,
 ) -> AxisTable:
     """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
-    dims = tuple(name for name, _, _ in own)
-    extents = {name: size for name, size, _ in own}
-    sizes = {name: some for name, _, some in own}
+    dims = tuple(name for name, _, _ in cuts)
+    extents = {name: size for name, size, _ in cuts}
+    sizes = {name: some for name, _, some in cuts}
     shape = tuple(len(sizes[name]) for name in dims)
     largest, total = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     kinds = list(product((False, True), repeat=len(dims)))

@@ -185,9 +185,9 @@ class Cuts:
             engines[use.move.engine] = engines.get(use.move.engine, 0.0) + took
             if use.name in self.single:
                 step = np.maximum(step, np.where(changed, compute + took, 0.0))
-        own = engines.pop(self.inside.primitive.engine, None)
-        if own is not None:
-            step = np.maximum(step, compute + own)
+        computing = engines.pop(self.inside.primitive.engine, None)
+        if computing is not None:
+            step = np.maximum(step, compute + computing)
         for busy in engines.values():
             step = np.maximum(step, busy)
         return step
@@ -260,8 +260,8 @@ class InnerTiling:
         others = 0
         for use in inside.uses:
             if use.memory.name == memory and not use.output and not use.host:
-                own = align_up(inside.slot_bytes(use, self.sizes), granule)
-                others += own * self.schedule.slots(use.name)
+                slot = align_up(inside.slot_bytes(use, self.sizes), granule)
+                others += slot * self.schedule.slots(use.name)
         return 2 if room is None else max(min((room - others) // max(size, 1), 2), 0)
 
     @property

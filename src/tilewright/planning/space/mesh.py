@@ -117,10 +117,10 @@ def turn_division(kernel: Kernel, primitive: Primitive, side: int) -> Division |
     extents = kernel.anchor.extents
     cuts: list[tuple[str, int]] = []
     for operand in kernel.anchor.inputs[:2]:
-        own = [d for d in operand.dims - set(kernel.anchor.reduction) if extents[d] > 1]
-        if len(own) != 1 or extents[own[0]] % (side * primitive.multiples.get(own[0], 1)):
+        dims = [d for d in operand.dims - set(kernel.anchor.reduction) if extents[d] > 1]
+        if len(dims) != 1 or extents[dims[0]] % (side * primitive.multiples.get(dims[0], 1)):
             return None
-        cuts.append((own[0], extents[own[0]] // side))
+        cuts.append((dims[0], extents[dims[0]] // side))
     rows, columns = cuts
     division = Division((rows,), (columns,))
     x, w = (operand.name for operand in kernel.anchor.inputs[:2])

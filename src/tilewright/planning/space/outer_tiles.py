@@ -114,18 +114,20 @@ def _crossed(
     space = OuterSpace(**known, inner=tilings, around=np.arange(len(tilings)))
     done, checked = set[str](), set[str]()
     for dim, every in sizes.items():
-        own = [np.flatnonzero(np.isin(every, choice[dim])) for choice in choices]
-        count = np.array([len(some) for some in own])
+        places = [np.flatnonzero(np.isin(every, choice[dim])) for choice in choices]
+        count = np.array([len(some) for some in places])
         while count[space.around].sum() > max_rows and count.max() > 2:
-            own = [some if len(some) <= 2 else np.append(some[:-1:2], some[-1]) for some in own]
-            count = np.array([len(some) for some in own])
+            places = [
+                some if len(some) <= 2 else np.append(some[:-1:2], some[-1]) for some in places
+            ]
+            count = np.array([len(some) for some in places])
             space.cuts += [] if "rows" in space.cuts else ["rows"]
         # Each row goes on with every size that its inner tiling takes.
         further = count[space.around]
         row = np.repeat(np.arange(space.rows), further)
         place = np.arange(len(row)) - (np.cumsum(further) - further)[row]
         begin = np.cumsum(count) - count
-        column = np.concatenate(own)[begin[space.around[row]] + place]
+        column = np.concatenate(places)[begin[space.around[row]] + place]
         before = space.take(row)
         done.add(dim)
         space = replace(

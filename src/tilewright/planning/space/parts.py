@@ -44,8 +44,8 @@ def as_parts(kernel: Kernel, strides: Mapping[str, Sequence[int]], machine: Mach
         return kernel
 
     def operand(plain: Operand) -> Operand:
-        own = tuple(strides.get(plain.name, ()))
-        return plain if not own or is_dense(plain, own) else replace(plain, strides=own)
+        given = tuple(strides.get(plain.name, ()))
+        return plain if not given or is_dense(plain, given) else replace(plain, strides=given)
 
     return with_operands(kernel, operand)
 
@@ -55,6 +55,6 @@ def is_dense(operand: Operand, strides: Sequence[int]) -> bool:
     layout = Layout.parse(operand.layout, len(operand.shape))
     extents, dense = layout.physical_shape(operand.shape), layout.strides(operand.shape)
     return all(
-        extent == 1 or own == expected
-        for extent, own, expected in zip(extents, strides, dense, strict=True)
+        extent == 1 or given == expected
+        for extent, given, expected in zip(extents, strides, dense, strict=True)
     )

@@ -226,7 +226,9 @@ class Space:
         for axis, length in enumerate(lengths):
             short, more = length // side, length % side
             for run, cores in ((short + 1, more), (short, side - more)):
-                part = [np.maximum(run, 1) if n == axis else own for n, own in enumerate(lengths)]
+                part = [
+                    np.maximum(run, 1) if n == axis else whole for n, whole in enumerate(lengths)
+                ]
                 share = cores * run / (length * side)
                 cost = cost + np.where(cut == axis, share * _cost(use, part, paced), 0.0)
         return plain * cost

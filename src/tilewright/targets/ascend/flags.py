@@ -144,14 +144,18 @@ def executions(
 
 
 def _problem(
-    program: Program, events: int, every: Iterable[Case], trips: int | None = None, own: bool = True
+    program: Program,
+    events: int,
+    every: Iterable[Case],
+    trips: int | None = None,
+    pipes: bool = True,
 ) -> Problem | None:
     """The first problem of a program in some cases; see ``prove``."""
     tracer = Tracer(program, trips)
     for length, block in every:
         steps = tracer.run(length=length, block=block)
         cut = trips is not None
-        if problems := prove_trace(steps, events=events, most=1, cut=cut, own=own):
+        if problems := prove_trace(steps, events=events, most=1, cut=cut, pipes=pipes):
             return problems[0]
     return None
 
@@ -174,7 +178,7 @@ class _Assignment(Assignment[Handover, Case]):
         """Hand on between parts of the program that use the same bytes otherwise."""
         while True:
             placed, _ = _placed(self.program, self.apart())
-            problems = prove(placed, events=MANY, trips=self.short, own=False)
+            problems = prove(placed, events=MANY, trips=self.short, pipes=False)
             known = {item.handover for item in self.items}
             joins = [_join(self.program, problem) for problem in problems]
             new = next((join for join in joins if join is not None and join not in known), None)
@@ -187,7 +191,7 @@ class _Assignment(Assignment[Handover, Case]):
 
     def holds(self, items: Sequence[Placed], trips: int | None = None) -> bool:
         placed, _ = _placed(self.program, items)
-        return _problem(placed, MANY, self.cases, trips, own=False) is None
+        return _problem(placed, MANY, self.cases, trips, pipes=False) is None
 
     def prune(self) -> bool:
         items = self.items

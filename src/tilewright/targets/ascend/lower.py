@@ -111,18 +111,18 @@ def _parts(launches: Launches) -> int:
     estimates: list[tuple[float, int]] = []
     for parts in PARTS:
         device = launches.device
-        own = Device(
+        trial_device = Device(
             *(device.core, device.methods),
             estimated=0.0,
             estimates=device.estimates,
         )
-        trial = replace(launches, device=own, parts=parts)
+        trial = replace(launches, device=trial_device, parts=parts)
         try:
             _stages(trial)
         except TilewrightError:
             continue  # Less than a tile has room, or there is no such kernel at all.
-        assert own.estimated is not None
-        estimates.append((own.estimated, parts))
+        assert trial_device.estimated is not None
+        estimates.append((trial_device.estimated, parts))
     return min(estimates)[1] if estimates else 1
 
 

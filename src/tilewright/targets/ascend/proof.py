@@ -69,19 +69,19 @@ def prove(
     binary: bool = True,
     most: int = MOST,
     trips: int | None = None,
-    own: bool = True,
+    pipes: bool = True,
     length: int | None = None,
     block: int = 0,
 ) -> list[Problem]:
     """The problems of one block of a program, at most so many; none if it is right.
 
     With ``trips`` loops are cut short: no proof, but it finds soon what is wrong. What nothing
-    wrote is no problem then. Without ``own``, order within pipes is taken for granted. ``length``
+    wrote is no problem then. Without ``pipes``, order within pipes is taken for granted. ``length``
     is the kernel's parameter, if not the longest.
     """
     steps = trace(program, trips, length=length, block=block)
     return prove_trace(
-        steps, events=events, binary=binary, most=most, cut=trips is not None, own=own
+        steps, events=events, binary=binary, most=most, cut=trips is not None, pipes=pipes
     )
 
 
@@ -92,10 +92,10 @@ def prove_trace(
     binary: bool = True,
     most: int = MOST,
     cut: bool = False,
-    own: bool = True,
+    pipes: bool = True,
 ) -> list[Problem]:
     """``prove`` of executions, which are all, or ``cut`` short."""
-    return _Proof(steps, events, binary, most, cut=cut, own=own).problems
+    return _Proof(steps, events, binary, most, cut=cut, pipes=pipes).problems
 
 
 def missing_barriers(
@@ -106,7 +106,7 @@ def missing_barriers(
     in an iteration as well because a later one needs it."""
     steps = trace(program, trips, length=length, block=block)
     mended: dict[Command, tuple[int, int]] = {}
-    _Proof(steps, 1 << 20, True, MOST, cut=True, own=True, mended=mended)
+    _Proof(steps, 1 << 20, True, MOST, cut=True, pipes=True, mended=mended)
     barred = [number for number, step in enumerate(steps, 1) if step.statement in mended]
     doubtful: dict[Command, bool] = {}
     for command, (first, last) in mended.items():
@@ -125,7 +125,7 @@ class _Proof:
     binary: bool
     most: int
     cut: bool
-    own: bool
+    pipes: bool
     mended: dict[Command, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
@@ -215,7 +215,7 @@ class _Proof:
         place = PIPES.index(statement.pipe)
         last = self.written[home][index]
         stale = self.number_of[last] > known[self.pipe_of[last]]
-        if step.spaced or not self.own:
+        if step.spaced or not self.pipes:
             stale &= self.pipe_of[last] != place
         verb = "writes" if writes else "reads"
         if self.mended is not None and (stale & (self.pipe_of[last] == place)).any():

@@ -106,9 +106,9 @@ def loading_rates(
         once = min(tensor.bytes, sum(map(bytes_of, boxes.get(home, ()))))
         often = max(1.0, loaded[home] / once) if once else 1.0
         for (source, target), path in core.paths.items():
-            own = min(path, share)
+            rate = min(path, share)
             if source == "gm":
-                rates[home, target] = min(core.hit, own * often) if cached else own
+                rates[home, target] = min(core.hit, rate * often) if cached else rate
             elif target == "gm":
-                rates[source, home] = path if cached else own
+                rates[source, home] = path if cached else rate
     return rates

@@ -62,7 +62,7 @@ class CambriconPrimitive(TakesTurns):
     both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
 
     def skips_padding(self) -> bool:
-        """Return ``clips``: True if window positions outside of the image take no time."""
+        """Return ``skip_padding``: True if window positions outside of the image take no time."""
         return self.skip_padding
 
     def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:

@@ -140,7 +140,7 @@ def instruction(
         place(NUMBER, low - IMMEDIATE_BITS)
     if any(operand.kind in ("either", "target") for operand in operands):
         place(IMMEDIATE_FLAG, IMMEDIATE_FLAG.low)
-    for own in modifiers:
-        place(own, own.low)
+    for modifier in modifiers:
+        place(modifier, modifier.low)
     form = Format(tuple(fields), places, 1, WORD_BITS)
     return Instruction(mnemonic, opcode, form, meaning, unit, operands, modifiers, cycles)

@@ -136,7 +136,7 @@ def decode(word: int) -> Decoded:
             operands.append(Immediate(values[NUMBER.name]))
         else:
             operands.append(Register(values[operand.name]))
-    modifiers = {own.name: values[own.name] for own in instruction.modifiers if values[own.name]}
+    modifiers = {one.name: values[one.name] for one in instruction.modifiers if values[one.name]}
     for pair in EXCLUSIVE:
         if all(name in modifiers for name in pair):
             raise refuse("isa-word", f"{instruction.mnemonic} cannot be {' and '.join(pair)}")

@@ -294,9 +294,9 @@ def _straight(tiles: Sequence[Tile], vectors_per_cycle: float) -> tuple[Tile, ..
     """
     fitted: list[Tile] = []
     for vectors in sorted({tile[0] for tile in tiles}):
-        own = [tile for tile in tiles if tile[0] == vectors]
-        wide = [tile for tile in own if tile[1] > FEW_POINTS]
-        fitted += [tile for tile in own if tile not in wide or len(wide) < 3]
+        alike = [tile for tile in tiles if tile[0] == vectors]
+        wide = [tile for tile in alike if tile[1] > FEW_POINTS]
+        fitted += [tile for tile in alike if tile not in wide or len(wide) < 3]
         if len(wide) < 3:
             continue
         rows = np.array([(1.0 / step, points / step) for _, points, step, _ in wide])

@@ -50,7 +50,7 @@ class CpuMachine(CacheFacts, InPlacePlanning, OwnPasses):
         return [
             *([pairs] if machine.primitives_for("separable_conv") else []),
             *([methods] if has_methods(machine) else []),
-            *([pools] if any(own.pools for own in primitives) else []),
+            *([pools] if any(described.pools for described in primitives) else []),
         ]
 
     def pair_trials(self, pair: KernelPair) -> Iterator[Trial] | None:

@@ -182,17 +182,18 @@ def _alike(
 ) -> KernelCall:
     """The call of a kernel of the same form as another's."""
     back = {unnamed: name for name, unnamed in names.items()}
-    own = {name: back[unnamed] for name, unnamed in names_of_first.items()}
+    matched = {name: back[unnamed] for name, unnamed in names_of_first.items()}
     parameters = tuple(
-        replace(parameter, tensor=own[parameter.tensor]) for parameter in first.source.parameters
+        replace(parameter, tensor=matched[parameter.tensor])
+        for parameter in first.source.parameters
     )
     schedule = first.kernel.schedule
     assert schedule is not None
     return KernelCall(
-        replace(first.kernel, kernel=kernel, schedule=renamed(schedule, own)),
+        replace(first.kernel, kernel=kernel, schedule=renamed(schedule, matched)),
         replace(first.source, parameters=parameters),
         {name: (place.arena, place.offset) for name, place in places.items()},
-        {own[name]: size for name, size in first.scratch.items()},
+        {matched[name]: size for name, size in first.scratch.items()},
     )
 
 

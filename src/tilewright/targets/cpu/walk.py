@@ -231,8 +231,8 @@ class _Walk:
             end = f"(part + 1 < parts ? {end} : {lower + trips * step})"
         # Told from the loop's start, not the core's: cores share what is fetched ahead, too.
         around = Around(name, self.fresh(name), lower, step, trips)
-        own = replace(each, start=variable(around.variable), first=variable(first))
-        self.inside(around, first, end, op, {**dims, name: own})
+        moved = replace(each, start=variable(around.variable), first=variable(first))
+        self.inside(around, first, end, op, {**dims, name: moved})
 
     def instance(self, op: ComputeOp, dims: Mapping[str, Extent]) -> Instance:
         stages = op.stages

@@ -126,12 +126,12 @@ def instruction(
     ``name:bits+1`` is stored minus one; ``-:bits`` is unused and zero. The tokens and the opcode
     lie at the top of the first word and are not written. Addresses print as hexadecimal.
     """
-    own = 1 << CATEGORIES.index(category)
+    bit = 1 << CATEGORIES.index(category)
     fields = [
         Field(
-            "take", 4, "classes of which each must have put a token", flags=CATEGORIES, default=own
+            "take", 4, "classes of which each must have put a token", flags=CATEGORIES, default=bit
         ),
-        Field("put", 4, "classes that get a token at the end", flags=CATEGORIES, default=own),
+        Field("put", 4, "classes that get a token at the end", flags=CATEGORIES, default=bit),
     ]
     places = {"take": (0, 24), "put": (0, 20)}
     lines = words.strip().splitlines()

@@ -77,8 +77,8 @@ def operations_of(program: Program[CoreInstruction]) -> list[Operation]:
         instruction = group.instruction
         values: Mapping[str, int] = statements[row].values
         operation = Operation(row, instruction, values, (group, index[row]))
-        own = 1 << CATEGORIES.index(instruction.category)
-        if not values["take"] & values["put"] & own:
+        bit = 1 << CATEGORIES.index(instruction.category)
+        if not values["take"] & values["put"] & bit:
             raise refuse(
                 "program-token",
                 f"take and put must both name {instruction.category}",

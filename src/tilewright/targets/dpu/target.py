@@ -66,14 +66,14 @@ class CoreTarget(WordTarget):
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse what the words do not follow: other banks, primitives or arithmetic."""
         super().check_machine(machine, source)
-        own, problems = self.machine(), list[Problem]()
+        known, problems = self.machine(), list[Problem]()
         for key in ("primitives", "own", "layouts", "element", "synchronisation", "cores"):
-            if getattr(machine, key) != getattr(own, key):
+            if getattr(machine, key) != getattr(known, key):
                 problems.append(_fixed(key, self.name))
-        if [m.name for m in machine.memories] != [m.name for m in own.memories]:
+        if [m.name for m in machine.memories] != [m.name for m in known.memories]:
             problems.append(_fixed("memory", self.name))
         else:
-            for given, core in zip(machine.memories, own.memories, strict=True):
+            for given, core in zip(machine.memories, known.memories, strict=True):
                 keys = [
                     key for key in ("granule", "banks") if getattr(given, key) != getattr(core, key)
                 ]

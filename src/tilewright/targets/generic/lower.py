@@ -210,14 +210,14 @@ class KernelLowering(Commands):
         self, op: Command, uses: Sequence[Use], local: Mapping[str, Column], base: Mapping[int, int]
     ) -> dict[str, Any]:
         """The wait fields: the tile program's waits, and those for earlier kernels."""
-        own = self.engines.index(op.engine.data)
+        engine = self.engines.index(op.engine.data)
         count = self.order.rows(op).count
-        waits = self.whole.hazards.waits(uses, own, count)
+        waits = self.whole.hazards.waits(uses, engine, count)
         for name, numbers in local.items():
             other = self.engines.index(name)
             shifted = np.where(numbers > 0, numbers + base[other], 0)
             waits[other] = np.maximum(shifted, waits[other]) if other in waits else shifted
-        return {f"wait.{self.engines[o]}": counts for o, counts in waits.items() if o != own}
+        return {f"wait.{self.engines[o]}": counts for o, counts in waits.items() if o != engine}
 
     def _uses(self, op: Command) -> list[Use]:
         """Return the parts of memories that a command uses, in all its executions."""

@@ -26,8 +26,8 @@ def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Or
     index = {description.name: number for number, description in enumerate(machine.engines)}
     add = signals.add
     for instruction, columns, places in groups:
-        own = machine.engines[instruction.engine]
-        other = np.array([index[name] for name in others(machine, own)], np.int64)
+        runs_on = machine.engines[instruction.engine]
+        other = np.array([index[name] for name in others(machine, runs_on)], np.int64)
         flags = machine.synchronisation.style == "flags"
         if instruction.family.name == "barrier":
             signals.barriers.append(places)

@@ -97,8 +97,8 @@ CHIP = _chip()
 
 def group_machine(machine: Machine) -> Machine:
     """One core group of a chip."""
-    own = SunwayMachine(spawn_cycles=max(start_cycles(machine) - JOIN_CYCLES, 0))
-    return _scaled(machine, CPES / machine.cores, cores=CPES, own=own)
+    alone = SunwayMachine(spawn_cycles=max(start_cycles(machine) - JOIN_CYCLES, 0))
+    return _scaled(machine, CPES / machine.cores, cores=CPES, own=alone)
 
 
 class ChipPlanner:

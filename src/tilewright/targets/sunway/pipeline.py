@@ -89,7 +89,7 @@ def issued(
     program: Sequence[Instruction], latencies: Latencies = LATENCIES
 ) -> list[tuple[int, int]]:
     """The cycle in which each instruction is issued, and the pipeline, 0 or 1, that takes it."""
-    known = {own.name: int(getattr(latencies, own.name)) for own in fields(latencies)}
+    known = {entry.name: int(getattr(latencies, entry.name)) for entry in fields(latencies)}
     ready: dict[str, int] = {}
     cycle, taken = 0, set[int]()
     slots: list[tuple[int, int]] = []
@@ -115,8 +115,8 @@ def issued(
 def _free(unit: Unit, taken: set[int], following: Sequence[Instruction]) -> int | None:
     """A pipeline that is free; integers leave that which the next instruction needs."""
     if unit != "any":
-        own = 0 if unit == "p0" else 1
-        return None if own in taken else own
+        port = 0 if unit == "p0" else 1
+        return None if port in taken else port
     wanted = {"p0": (1, 0), "p1": (0, 1), "any": (0, 1)}
     order = wanted[following[0].unit] if following else (0, 1)
     return next((pipeline for pipeline in order if pipeline not in taken), None)

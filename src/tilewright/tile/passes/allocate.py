@@ -161,15 +161,15 @@ def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> 
 def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     """Bytes of one slot for a box of ``shape``, rounded as the machine asks."""
     beside = _beside(buffer)
-    near = [(user, own) for user, own in beside if own is buffer or user.output is own.result]
+    near = [(user, one) for user, one in beside if one is buffer or user.output is one.result]
     ends = [user for user, _ in beside]
     rounded = (
         [1] * len(shape) if near else list(map(align_up, shape, _blocks(buffer, ends, machine)))
     )
-    stated = [(own, user, _storage(own, user, machine)) for user, own in beside]
+    stated = [(one, user, _storage(one, user, machine)) for user, one in beside]
     # Weights that become diagonals are whole blocks of them on the way, too.
-    for user, own in near or [(u, own) for own, u, each in stated if each and each.element_bytes]:
-        lengths, granules = _windows(own, shape, user, machine), _multiples(own, user, machine)
+    for user, one in near or [(u, one) for one, u, each in stated if each and each.element_bytes]:
+        lengths, granules = _windows(one, shape, user, machine), _multiples(one, user, machine)
         written = [align_up(*axis) for axis in zip(lengths, granules, strict=True)]
         rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
     item = element_size(buffer.result.type.of.element_type)
@@ -186,8 +186,8 @@ def _blocks(buffer: BufferOp, ends: Sequence[ComputeOp], machine: Machine) -> li
     for user in ends:
         covered, names = machine.primitive(user.primitive.data).whole, user.primitive_names
         whole = [dim for dim in buffer.window.dims if names.get(dim, dim) in covered]
-        own = on_the_way(layout, buffer.tensor_shape, buffer.window.data, whole)
-        blocks = list(map(max, blocks, own))
+        natural = on_the_way(layout, buffer.tensor_shape, buffer.window.data, whole)
+        blocks = list(map(max, blocks, natural))
     return blocks
 
 
@@ -203,8 +203,8 @@ def _windows(
             program = program_of(buffer)
             assert program is not None
             rows = nest_rows(enclosing_scopes(buffer), program.extents)
-            own = [dim for dim in axis.dims if names.get(dim, dim) not in apart]
-            lengths[number] = prod(int(rows.size(dim).max()) for dim in own)
+            dims = [dim for dim in axis.dims if names.get(dim, dim) not in apart]
+            lengths[number] = prod(int(rows.size(dim).max()) for dim in dims)
     return lengths
 
 

@@ -188,20 +188,20 @@ class _Checker:
         """The primitive's limits, and dims that it needs whole."""
         primitive = self.machine.primitive(compute.primitive.data)
         for dim in sorted(compute.dims, key=list(self.extents).index):
-            extent, own = self.extents[dim], compute.primitive_names.get(dim, dim)
+            extent, name = self.extents[dim], compute.primitive_names.get(dim, dim)
             rows = self.along(compute, (dim,))
             sizes = rows.size(dim)
-            limit = primitive.limits.get(own, extent)
+            limit = primitive.limits.get(name, extent)
             if not rows.count:
                 continue
             if sizes.max() > limit:
                 row = int(sizes.argmax())
-                reason = f"{primitive.name} takes at most {limit} of {own}, not {int(sizes[row])}"
+                reason = f"{primitive.name} takes at most {limit} of {name}, not {int(sizes[row])}"
                 yield self.problem("tile-limits", reason, compute, row, rows=rows)
-            if own in primitive.whole and sizes.min() < extent:
+            if name in primitive.whole and sizes.min() < extent:
                 row = int(sizes.argmin())
                 reason = (
-                    f"{primitive.name} takes the whole of {own}, {extent}, not {int(sizes[row])}"
+                    f"{primitive.name} takes the whole of {name}, {extent}, not {int(sizes[row])}"
                 )
                 yield self.problem("tile-limits", reason, compute, row, rows=rows)
 

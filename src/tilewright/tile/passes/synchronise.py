@@ -140,16 +140,16 @@ def _ready(op: Command, known: Dependences, *, every: bool) -> list[BufferOp]:
 
 def _rows(op: Command, known: Dependences) -> list[str]:
     """The waits of a command each of whose instructions waits for the rows that it touches."""
-    waits, own = list[str](), known.filled.get(op, [])
+    waits, filled = list[str](), known.filled.get(op, [])
     for buffer in known.buffers:
         users, name = known.users[buffer], buffer.symbol.data
         others = [user for user in users if user.engine != op.engine]
-        if buffer in own and others and _is_reused(buffer):
+        if buffer in filled and others and _is_reused(buffer):
             # A move that is joined fills its buffer as a whole.
             waits.append(f"free {ROWS}{name}" if op in users else f"free {name}")
-        elif op in users and buffer not in own and any(fills(user, buffer) for user in others):
+        elif op in users and buffer not in filled and any(fills(user, buffer) for user in others):
             waits.append(f"ready {ROWS}{name}")
-    return waits + [f"free {other.symbol.data}" for other in _replaced(op, own, known)]
+    return waits + [f"free {other.symbol.data}" for other in _replaced(op, filled, known)]
 
 
 def _is_reused(buffer: BufferOp) -> bool:
@@ -163,22 +163,22 @@ def _free(op: Command, ready: list[BufferOp], known: Dependences, every: bool) -
     ``ready`` are those whose content it waits for, which may imply a wait unless ``every`` is
     asked for.
     """
-    own = known.filled.get(op, [])
+    filled = known.filled.get(op, [])
     waits = [
         buffer
-        for buffer in own
+        for buffer in filled
         if known.foreign(buffer, op.engine.data)
         and _is_reused(buffer)
         and (every or not known.is_implied(op, buffer, ready))
     ]
-    return waits + _replaced(op, own, known)
+    return waits + _replaced(op, filled, known)
 
 
-def _replaced(op: Command, own: Sequence[BufferOp], known: Dependences) -> list[BufferOp]:
+def _replaced(op: Command, filled: Sequence[BufferOp], known: Dependences) -> list[BufferOp]:
     """The buffers whose addresses those that an operation fills have been given, too."""
     waits: list[BufferOp] = []
     for other in known.buffers:
-        if other in own or not any(share_addresses(other, buffer) for buffer in own):
+        if other in filled or not any(share_addresses(other, buffer) for buffer in filled):
             continue
         if known.foreign(other, op.engine.data) and _may_precede(other, op, known):
             waits.append(other)

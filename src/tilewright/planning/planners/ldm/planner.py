@@ -123,8 +123,8 @@ class Ldm:
         core = one_core(machine) if machine.cores > 1 else machine
         tile, steps = self.tile(part_of(kernel, grid), core, primitive, slots)
         order = loops_of(tile)
-        own = slots_of(tile, order, slots)
-        schedule = stated_schedule(tile, order, own, grid, machine, exchanged)
+        doubled = slots_of(tile, order, slots)
+        schedule = stated_schedule(tile, order, doubled, grid, machine, exchanged)
         return replace(stated_plan(kernel, machine, schedule, "ldm", self.mesh), candidates=steps)
 
     def tile(

@@ -262,9 +262,9 @@ class Scheduling:
         buffered: dict[str, frozenset[str]] = {}
         for use in self.uses:
             dims = correlated(use.operand.access, self.kernel.anchor.extents)
-            own = [axis for axis in self.order if axis.dim in dims and axis.extent > 1]
-            every[use.name] = frozenset(axis.name for axis in own)
-            buffered[use.name] = frozenset(axis.name for axis in own if axis in inner)
+            cut = [axis for axis in self.order if axis.dim in dims and axis.extent > 1]
+            every[use.name] = frozenset(axis.name for axis in cut)
+            buffered[use.name] = frozenset(axis.name for axis in cut if axis in inner)
         transfer_places(list(names), every, buffered)
 
     def _tile(self, inner: frozenset[Axis]) -> dict[str, int]:
@@ -333,9 +333,9 @@ class Scheduling:
         for use in self.uses:
             if use.move is not None:
                 by_memory.setdefault(use.memory.name, []).append(use)
-        for name, own in by_memory.items():
+        for name, some in by_memory.items():
             room = self.machine.memory(name).room
-            needs = {u.name: int(space.slot_bytes(u)[0]) * self.slots.get(u.name, 1) for u in own}
+            needs = {u.name: int(space.slot_bytes(u)[0]) * self.slots.get(u.name, 1) for u in some}
             if room is not None and sum(needs.values()) > room:
                 listed = ", ".join(f"{tensor} {size:,}" for tensor, size in needs.items())
                 raise self._refuse(

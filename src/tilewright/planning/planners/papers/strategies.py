@@ -76,7 +76,9 @@ class Seed:
 
     def statements(self) -> list[str]:
         """Its statements in the text of a space."""
-        parts = [", ".join(f"{dim} {size}" for dim, size in own) for own in (self.loops, self.sums)]
+        parts = [
+            ", ".join(f"{dim} {size}" for dim, size in some) for some in (self.loops, self.sums)
+        ]
         lines = ["seed " + "; ".join(part for part in parts if part)]
         if self.tensors:
             c, a, b = (f"{t.role}[{', '.join(map(str, t.access))}]" for t in self.tensors)
@@ -233,13 +235,15 @@ def _parts(
             division = turn_division(kernel, primitive, mesh.side)
             if division is None:
                 continue
-            rows, columns = (tuple(d for d, _ in own) for own in (division.rows, division.columns))
+            rows, columns = (
+                tuple(d for d, _ in side) for side in (division.rows, division.columns)
+            )
             if (cut.rows, cut.columns) == (rows, columns):
                 parts.append(_Parts(tuple(division.grid.items()), exchanged_in_turns(kernel)))
             continue
         dims = [dim for dim in extents if dim in (*cut.rows, *cut.columns)]
         for division in divisions(dims, extents, primitive.multiples, mesh.side):
-            rows, columns = ({d for d, _ in own} for own in (division.rows, division.columns))
+            rows, columns = ({d for d, _ in side} for side in (division.rows, division.columns))
             if rows == set(cut.rows) and columns == set(cut.columns):
                 exchanged = division.exchanged(kernel)
                 parts.append(_Parts(tuple(division.grid.items()), exchanged))
@@ -275,11 +279,11 @@ def _strategy(
     ordered = [loops[dim] for dim in order if dim in loops]
     scheduling.reorder(*shared, *ordered, *within.values())
     for operand in kernel.operands:
-        own = [axis for dim, axis in within.items() if dim in operand.dims]
+        cut = [axis for dim, axis in within.items() if dim in operand.dims]
         if operand is kernel.output:
-            scheduling.buffer_write(*own)
+            scheduling.buffer_write(*cut)
         else:
-            scheduling.buffer_read(operand.name, *own)
+            scheduling.buffer_read(operand.name, *cut)
     scheduling.double_buffer(*doubles)
     if shared:
         scheduling.athread_parallel(Fused(tuple(shared)))

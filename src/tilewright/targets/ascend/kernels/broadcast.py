@@ -142,8 +142,8 @@ class _Points:
 
         Grids and lines come in two slots; what is converted has floats in one beside, and so have
         temporaries."""
-        own, inner = self._pitch(columns), self._pitch(columns, self.inner)
-        both = 2 * own + (inner if self.wide else 0)
+        stored, inner = self._pitch(columns), self._pitch(columns, self.inner)
+        both = 2 * stored + (inner if self.wide else 0)
         spread = sum(map(self._spreads, self.operands))
         grids = sum(o.rows and not self._spreads(o) for o in self.operands) + 1
         lines = len(self.operands) + 1 - grids - spread
@@ -160,10 +160,10 @@ class _Points:
 
     def _portion(self, lanes: int) -> int:
         """Elements of the one row of a tile: an instruction of each step computes them."""
-        own = len(self.operands) * self.width + WIDTHS[self.stored]
+        size = len(self.operands) * self.width + WIDTHS[self.stored]
         floats = 4 * (len(self.operands) + 1) if self.wide else 0
         rest = sum(WIDTHS[self._kind(name)] for name in self.recipe.temporaries)
-        most = (self.core.ub - self._bytes(0)[1]) // (2 * (own + floats + rest)) // lanes
+        most = (self.core.ub - self._bytes(0)[1]) // (2 * (size + floats + rest)) // lanes
         if most < 1:
             raise refuse("plan-capacity", f"{self.name}: {self.core.ub} bytes of ub hold no repeat")
         portion = min(most, MAX_REPEAT) * lanes

@@ -239,8 +239,8 @@ class _Conversion:
             return [move(place, main, bursts, length // bursts, (gap, 0), not self.back)]
         loop = Loop("r", present)
         main = main.at(loop.variable * self.pitch)
-        own = place.at(loop.variable * piece.blocks * BLOCK)
-        loop.body.append(move(own, main, 1, piece.blocks, (0, 0), not self.back))
+        moved = place.at(loop.variable * piece.blocks * BLOCK)
+        loop.body.append(move(moved, main, 1, piece.blocks, (0, 0), not self.back))
         return [loop]
 
     def _blocks(self, place: Place, piece: Piece, row: Value) -> Statement:
@@ -258,13 +258,13 @@ class _Conversion:
         if self.back and present < piece.blocks and self.height <= MAX_FIELD:
             loop = Loop("j", present)
             main = self._main(row).at(loop.variable * BLOCK)
-            own = place.at(loop.variable * (piece.blocks * BLOCK))
-            loop.body.append(isa.copy(own, main, piece.blocks, 1, self.height - 1, 0))
+            moved = place.at(loop.variable * (piece.blocks * BLOCK))
+            loop.body.append(isa.copy(moved, main, piece.blocks, 1, self.height - 1, 0))
             return [loop, *self._rows(place, piece, row, present)]
         loop = Loop("j", piece.blocks)
         main = self._main(row).at(loop.variable * (self.height * BLOCK))
-        own = place.at(loop.variable * BLOCK)
-        loop.body.append(move(own, main, piece.rows, 1, (0, piece.blocks - 1), self.back))
+        moved = place.at(loop.variable * BLOCK)
+        loop.body.append(move(moved, main, piece.rows, 1, (0, piece.blocks - 1), self.back))
         rows = self._rows(place, piece, row, present)
         return [loop, *rows] if self.back else [*rows, loop]
 

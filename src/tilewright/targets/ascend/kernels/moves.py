@@ -179,33 +179,33 @@ def _turn(
     # In the result's order, so that what is written behind a row is written again.
     outermost = [each(move[n].extent) for n in others]
     tiles = Tiles(name, core, (*outermost, column, row))
-    own, pitch = wide * width, high * width
-    source = tiles.tile("x", high * own, x.element)
+    row_bytes, pitch = wide * width, high * width
+    source = tiles.tile("x", high * row_bytes, x.element)
     result = tiles.tile("out", wide * pitch, x.element)
     vectors = Vectors()
     scratch = Place(tiles.kept("scratch", SCRATCH)) if width == 4 else None
     # Groups of 8 rows are read whole: what lies behind the last row has to be something.
     after = -row.size % 8 if width == 4 else 0
     for slot in range(source.slots if after else 0):
-        address = source.address + slot * source.bytes + row.size * own
-        pad = Buffer(f"after{slot}", "ub", address, after * own, element="float")
+        address = source.address + slot * source.bytes + row.size * row_bytes
+        pad = Buffer(f"after{slot}", "ub", address, after * row_bytes, element="float")
         tiles.buffers.append(pad)
-        tiles.filled(Grid(Place(pad), own), after, wide, "0")
+        tiles.filled(Grid(Place(pad), row_bytes), after, wide, "0")
     if scratch is None:
         ends = Place(result), Place(source)
-        turn_halves(vectors, *ends, (pitch, own), row.size, column.size)
+        turn_halves(vectors, *ends, (pitch, row_bytes), row.size, column.size)
     else:
         for top in range(0, row.size, side):
             for left in range(0, column.size, side):
                 to = Place(result, left * pitch + top * width)
-                part = Place(source, top * own + left * width)
+                part = Place(source, top * row_bytes + left * width)
                 groups = -(-(row.size - top) // 8), -(-(column.size - left) // 8)
-                turn_floats(vectors, to, part, scratch, (pitch, own), groups)
+                turn_floats(vectors, to, part, scratch, (pitch, row_bytes), groups)
     *indices, second, first = tiles.starts
     places = {**dict(zip(others, indices, strict=True)), turned: second, len(move) - 1: first}
     load, store = _places(move, [places[n] for n in range(len(move))], x, out, offset)
     tiles.body.extend(
-        load_rows(Place(source), own, load, row.size, column.size, width, rows.step * width)
+        load_rows(Place(source), row_bytes, load, row.size, column.size, width, rows.step * width)
     )
     tiles.body.extend(vectors.body)
     tiles.body.extend(

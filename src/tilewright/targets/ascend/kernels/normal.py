@@ -154,15 +154,15 @@ class Rows:
 
 @contextmanager
 def as_floats(
-    tiles: Tiles, vectors: Vectors, own: Grid, result: Grid, sizes: tuple[int, int]
+    tiles: Tiles, vectors: Vectors, source: Grid, result: Grid, sizes: tuple[int, int]
 ) -> Generator[tuple[Grid, Grid]]:
     """Operand and result of what is computed within: floats, to which halves are converted before,
     and from which they are after."""
-    if own.element == "float":
-        yield own, result
+    if source.element == "float":
+        yield source, result
         return
     wide, narrowed = (tiles.floats(name, *sizes) for name in ("x", "out"))
-    vectors.operation("cast", wide, (own,), *sizes)
+    vectors.operation("cast", wide, (source,), *sizes)
     yield wide, narrowed
     vectors.operation("cast", result, (narrowed,), *sizes)
 
@@ -188,11 +188,11 @@ def _rows(
     tiles.buffers += folds.buffers
     lines = [_line(tiles, tensor, columns) for tensor in more]
     at = (*tiles.starts, 0)
-    x, own = of.operand("x").load(tiles, *sizes, at, slots)
+    x, loaded = of.operand("x").load(tiles, *sizes, at, slots)
     pitch = pitch_of(columns, width)
     home = Grid(Place(tiles.tile("out", rows.size * pitch, element, slots)), pitch)
     vectors = Vectors()
-    with as_floats(tiles, vectors, own, home, sizes) as (source, result):
+    with as_floats(tiles, vectors, loaded, home, sizes) as (source, result):
         compute(vectors, folds, result, source, rows.size, lines)
     tiles.body.extend(vectors.body)
     out = of.operand("out").store(tiles, home, *sizes, at)
@@ -286,13 +286,13 @@ def softmax_across(
     line = Grid(Place(tiles.kept("line", wide)))
     other = Grid(Place(tiles.kept("other", 2 * wide)))
     vectors = Vectors()
-    with as_floats(tiles, vectors, given, home, (rows, width.size)) as (own, result):
-        for fold, source in (("max", own), ("add", result)):
+    with as_floats(tiles, vectors, given, home, (rows, width.size)) as (wide_input, result):
+        for fold, source in (("max", wide_input), ("add", result)):
             instruction, nothing = FOLDS[fold]
             vectors.fill(line, 1, width.size, nothing)
             vectors.fold_rows(instruction, line, source, rows, width.size)
             if fold == "max":
-                vectors.operation("vsub", result, (own, line), rows, width.size)
+                vectors.operation("vsub", result, (wide_input, line), rows, width.size)
                 vectors.operation("vexp", result, (result,), rows, width.size)
         reciprocal(vectors, line, other, width.size)
         vectors.operation("vmul", result, (result, line), rows, width.size)

@@ -149,11 +149,13 @@ def reduce_across(
 
     def load(home: Place, vectors: Vectors, row: Value, count: int) -> list[Statement]:
         at = Place(x, ((first * rows + row) * length + column) * narrow)
-        own = Grid(home, pitch)
+        loaded = Grid(home, pitch)
         if chosen is not None:
             low, scratch = chosen
-            vectors.choose("eq", own, (own, own), (own, low), count, width.size, scratch)
-        grid = _floats(vectors, own, floats, count, width.size)
+            vectors.choose(
+                "eq", loaded, (loaded, loaded), (loaded, low), count, width.size, scratch
+            )
+        grid = _floats(vectors, loaded, floats, count, width.size)
         vectors.fold_rows(instruction, line, grid, count, width.size)
         return [
             *load_rows(home, pitch, at, count, width.size, narrow, length * narrow),

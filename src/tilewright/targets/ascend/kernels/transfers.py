@@ -33,7 +33,7 @@ Shape = tuple[int, ...]
 
 
 def _rows(
-    own: Place,
+    local: Place,
     pitch: int,
     main: Place,
     rows: int,
@@ -52,14 +52,14 @@ def _rows(
     gaps = (apart - length * BLOCK, pitch - length * BLOCK)
     whole = apart % BLOCK == 0 and size % BLOCK == 0 and 0 <= gaps[0] // BLOCK <= MAX_FIELD
     if whole and gaps == (0, 0) and rows * length <= MAX_FIELD:
-        return [move(own, main, 1, rows * length, (0, 0), loads)]
+        return [move(local, main, 1, rows * length, (0, 0), loads)]
     if rows == 1:
-        return [move(own, main, 1, length, (0, 0), loads)]
+        return [move(local, main, 1, length, (0, 0), loads)]
     if whole and rows <= MAX_BURSTS:
-        return [move(own, main, rows, length, (gaps[0] // BLOCK, gaps[1] // BLOCK), loads)]
+        return [move(local, main, rows, length, (gaps[0] // BLOCK, gaps[1] // BLOCK), loads)]
     loop = Loop(name, rows)
     row: Value = loop.variable
-    loop.body.append(move(own.at(row * pitch), main.at(row * apart), 1, length, (0, 0), loads))
+    loop.body.append(move(local.at(row * pitch), main.at(row * apart), 1, length, (0, 0), loads))
     return [loop]
 
 
@@ -68,12 +68,12 @@ store_rows = partial(_rows, loads=False)
 
 
 def move(
-    own: Place, main: Place, bursts: Value, length: Value, gaps: tuple[Value, Value], loads: bool
+    local: Place, main: Place, bursts: Value, length: Value, gaps: tuple[Value, Value], loads: bool
 ) -> Statement:
     """Bursts of blocks from main memory to UB, or back; gaps are those of main memory and UB."""
     if loads:
-        return isa.copy(own, main, bursts, length, *gaps)
-    return isa.copy(main, own, bursts, length, gaps[1], gaps[0])
+        return isa.copy(local, main, bursts, length, *gaps)
+    return isa.copy(main, local, bursts, length, gaps[1], gaps[0])
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Operand:
 
 
 def blocks_of(
-    own: Place,
+    local: Place,
     pitch: int,
     main: Place,
     height: int,
@@ -196,5 +196,5 @@ def blocks_of(
     loop = Loop(name, blocks)
     main = main.at(loop.variable * (height * BLOCK))
     gaps = (0, pitch // BLOCK - 1)
-    loop.body.append(move(own.at(loop.variable * BLOCK), main, rows, 1, gaps, loads))
+    loop.body.append(move(local.at(loop.variable * BLOCK), main, rows, 1, gaps, loads))
     return [loop]

@@ -42,11 +42,11 @@ def turn_halves(
 
     Whole blocks of 16 x 16 are written; rows that there are not are the first of their block.
     """
-    own, other = pitches
-    lines = [number * own for number in range(CUBE)]
+    pitch, other = pitches
+    lines = [number * pitch for number in range(CUBE)]
     whole, rest = divmod(rows, CUBE)
     for left in range(0, columns, CUBE):
-        to, part = out.at(left * own), source.at(left * 2)
+        to, part = out.at(left * pitch), source.at(left * 2)
         for top, count, repeat in ((0, CUBE, whole), (whole * CUBE, rest, min(rest, 1))):
             if repeat:
                 rows_of = [(n if n < count else 0) * other for n in range(CUBE)]
@@ -67,7 +67,7 @@ def turn_floats(
 ) -> None:
     """32 x 32 floats; ``pitches`` are bytes from row to row, of out and source. Groups of 8 rows
     and columns of the source beyond ``groups`` are the first again."""
-    own, other = pitches
+    pitch, other = pitches
     corners = [(row, column) for row in range(4) for column in range(4)]
     places = [
         (row if row < groups[0] else 0, column if column < groups[1] else 0)
@@ -75,7 +75,7 @@ def turn_floats(
     ]
     _turn(
         vectors,
-        (out, [GROUP * column * own + row * BLOCK for row, column in corners], own // BLOCK),
+        (out, [GROUP * column * pitch + row * BLOCK for row, column in corners], pitch // BLOCK),
         (
             source,
             [GROUP * row * other + column * BLOCK for row, column in places],

@@ -49,13 +49,13 @@ class Depthwise(Convolutions):
 
     def spans(self, spans: Spans) -> dict[str, Span]:
         """Channels are those of the image, and of the result what it has of them."""
-        own = self.own(spans)
-        channels = own["c"]
+        named = self.own(spans)
+        channels = named["c"]
         results, whole = channels, padded(self.exact["c"])
         if whole % self.block("c"):
             left = whole - channels.start
             results = replace(channels, size=least(channels.size, left))
-        return {**own, "ci": channels, "co": results}
+        return {**named, "ci": channels, "co": results}
 
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes of a tensor in main memory; weights come as fractals."""
@@ -66,11 +66,11 @@ class Depthwise(Convolutions):
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of a buffer; weights are of 16 channels each, what L0A holds of one block."""
-        own = self.own(spans)
+        named = self.own(spans)
         if op.get("role") == "weight":
-            return own["c"].most // CUBE * own["kh"].most * own["kw"].most * FRACTAL
+            return named["c"].most // CUBE * named["kh"].most * named["kw"].most * FRACTAL
         if op.get("role") == "input" and op.memory == "ca":
-            return own["c"].most // self.block("c") * self._most(own) * BLOCK
+            return named["c"].most // self.block("c") * self._most(named) * BLOCK
         return super().bytes(op, spans)
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:

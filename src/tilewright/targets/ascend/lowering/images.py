@@ -83,13 +83,13 @@ class Convolutions(Forms):
 
     def extents(self) -> dict[str, int]:
         """Extents, those of channels padded."""
-        own = {name: self.exact[dim] for dim, name in self.names.items()}
-        return {name: padded(extent, self.block_of(name)) for name, extent in own.items()}
+        exact = {name: self.exact[dim] for dim, name in self.names.items()}
+        return {name: padded(extent, self.block_of(name)) for name, extent in exact.items()}
 
     def block_of(self, dim: str) -> int:
         """The indices of a block of a dim of the program: of channels; of others 1."""
-        own = next((own for own, name in self.names.items() if name == dim), "")
-        return self.block(own) if own in self.blocked_dims else 1
+        known = next((known for known, name in self.names.items() if name == dim), "")
+        return self.block(known) if known in self.blocked_dims else 1
 
     def block(self, dim: str) -> int:
         """16 channels, of images of integers 32."""
@@ -101,25 +101,25 @@ class Convolutions(Forms):
 
     def spans(self, spans: Spans) -> dict[str, Span]:
         """The same; channels are those of the images, of all groups of a tile."""
-        own = self.own(spans)
+        named = self.own(spans)
         if self.groups == 1:
-            return own
-        return {**own, **{dim: self._all_channels(dim, own) for dim in ("co", "ci")}}
+            return named
+        return {**named, **{dim: self._all_channels(dim, named) for dim in ("co", "ci")}}
 
     def _all_channels(self, dim: str, spans: Spans) -> Span:
         """Channels of a tile's groups as an interval of the image's."""
-        group, own, extent = spans["g"], spans[dim], self.exact[dim]
-        if group.most > 1 and own.most < extent:
+        group, part, extent = spans["g"], spans[dim], self.exact[dim]
+        if group.most > 1 and part.most < extent:
             raise self.refusal("tiles of parts of several groups have no kernel")
-        start = group.start * extent + own.start
+        start = group.start * extent + part.start
         if group.most == 1:
-            return replace(own, start=start)
+            return replace(part, start=start)
         return Span(start, group.size * extent, group.most * extent)
 
     def _weight_spans(self, spans: Spans) -> Spans:
         """Return the spans of weights, which have the image's channels of one group."""
-        own = self.own(spans)
-        return {**self.spans(spans), "ci": own["ci"]} if self.groups > 1 else self.spans(spans)
+        named = self.own(spans)
+        return {**self.spans(spans), "ci": named["ci"]} if self.groups > 1 else self.spans(spans)
 
     # Sizes.
 

@@ -52,8 +52,8 @@ def steps_of(stage: Stage) -> list[int]:
     steps: list[int] = []
     for access in stage.output.access:
         name = access.dims[0] if access.dims else ""
-        own = zip(operand.access, strides, strict=True)
-        steps.append(sum(dict(axis.terms).get(name, 0) * stride for axis, stride in own))
+        axes = zip(operand.access, strides, strict=True)
+        steps.append(sum(dict(axis.terms).get(name, 0) * stride for axis, stride in axes))
     return steps
 
 

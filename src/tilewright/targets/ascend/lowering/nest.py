@@ -37,11 +37,11 @@ def interval(
     and the commands that name their ends where these change from tile to tile."""
     if axis.lone is not None:
         return spans[axis.lone], []
-    (own,) = box((axis,), (extents[name],), spans, extents)
-    if isinstance(own.start, int) and isinstance(own.size, int):
-        return Span(own.start, own.size, own.size), []
+    (span,) = box((axis,), (extents[name],), spans, extents)
+    if isinstance(span.start, int) and isinstance(span.size, int):
+        return Span(span.start, span.size, span.size), []
     first, size = variable(f"{name}_first"), variable(f"{name}_size")
-    commands = [scalar(first.text, own.start), scalar(size.text, own.end - first)]
+    commands = [scalar(first.text, span.start), scalar(size.text, span.end - first)]
     return Span(first, size, most), commands
 
 

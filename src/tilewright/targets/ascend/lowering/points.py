@@ -161,7 +161,7 @@ def aligned(operand: Operand, result: Operand) -> bool:
     axes = zip(
         reversed(operand.shape), reversed(operand.access), reversed(result.access), strict=False
     )
-    return all(extent == 1 or own == other for extent, own, other in axes)
+    return all(extent == 1 or first == other for extent, first, other in axes)
 
 
 def alike(launches: Launches, operand: Operand) -> float | None:

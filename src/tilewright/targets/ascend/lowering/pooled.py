@@ -52,16 +52,16 @@ class Pools(Convolutions):
 
     def spans(self, spans: Spans) -> dict[str, Span]:
         """Channels of images and results are the same."""
-        own = self.own(spans)
-        return {**own, "ci": own["c"], "co": own["c"]}
+        named = self.own(spans)
+        return {**named, "ci": named["c"], "co": named["c"]}
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of planes of whole rows, and of those of results."""
-        own = self.own(spans)
-        pixels = own["oh"].most * own["ow"].most
+        named = self.own(spans)
+        pixels = named["oh"].most * named["ow"].most
         if op.get("role") == "input":
             pixels = plane_room(op)
-        return own["n"].most * own["c"].most * pixels * WIDTHS[self.element(op)]
+        return named["n"].most * named["c"].most * pixels * WIDTHS[self.element(op)]
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """UB to main memory."""
@@ -79,17 +79,17 @@ class Pools(Convolutions):
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The maxima of every row of results, in each image and block of channels."""
         source, target = self.homes[op.stages[0].inputs[0]], self.homes[op.output]
-        own, large = self.spans(spans), self.spans(source.spans)
-        if own["ow"].most < self.exact["ow"]:
+        small, large = self.spans(spans), self.spans(source.spans)
+        if small["ow"].most < self.exact["ow"]:
             raise self.refusal("tiles of parts of an image's rows have no kernel")
         rows, room = self._rows(large), plane_room(source.op)
-        image, block = Loop("e", own["n"].size), Loop("h", own["co"].size // CUBE)
-        number = own["n"].start - large["n"].start + image.variable
-        channel = (own["co"].start - large["co"].start) // CUBE + block.variable
+        image, block = Loop("e", small["n"].size), Loop("h", small["co"].size // CUBE)
+        number = small["n"].start - large["n"].start + image.variable
+        channel = (small["co"].start - large["co"].start) // CUBE + block.variable
         pixels = (number * (large["co"].most // CUBE) + channel) * room
         pixel = Place(source.buffer, pixels * BLOCK)
-        results = image.variable * (own["co"].size // CUBE) + block.variable
-        result = Place(target.buffer, results * (own["oh"].size * self.exact["ow"]) * BLOCK)
+        results = image.variable * (small["co"].size // CUBE) + block.variable
+        result = Place(target.buffer, results * (small["oh"].size * self.exact["ow"]) * BLOCK)
 
         # What is no number takes no part.
         clean = Loop("r", rows.count)
@@ -98,8 +98,8 @@ class Pools(Convolutions):
         numbers.choose("eq", row, (row, row), (row, self.low), 1, self.width * CUBE, self.scratch)
         clean.body += numbers.body
 
-        line = Loop("s", own["oh"].size)
-        first = own["oh"].start * self.strides[0] - self.pads[0] - rows.start
+        line = Loop("s", small["oh"].size)
+        first = small["oh"].start * self.strides[0] - self.pads[0] - rows.start
         self._line(
             line,
             result.at(line.variable * (self.exact["ow"] * BLOCK)),
@@ -127,10 +127,10 @@ class Pools(Convolutions):
                 high = min((self.width - 1 - begin) // stride + 1, self.exact["ow"])
                 if low >= high:
                     continue
-                own = Grid(out.at(low * BLOCK))
+                greatest = Grid(out.at(low * BLOCK))
                 at = (row * self.width + (low * stride + begin)) * BLOCK
                 tap = Grid(pixel.at(at), blocks=stride)
-                taps.operation("vmax", own, (own, tap), 1, (high - low) * CUBE)
+                taps.operation("vmax", greatest, (greatest, tap), 1, (high - low) * CUBE)
             if self.pads[0] or self.pads[2]:
                 inside = select(more(0, row), 0, select(more(count, row), 1, 0))
                 line.body.append(Loop(f"t{down}", inside, taps.body))

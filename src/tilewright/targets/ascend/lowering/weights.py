@@ -110,16 +110,16 @@ class Weights(Products):
         one."""
         assert isinstance(outer, Tensor)
         op, shape = home.op, home.op.tensor_shape
-        batch, own, rows, columns = (self._span(op, home.spans, axis) for axis in range(4))
-        loops = Loop("e0", batch.size), Loop("e1", own.size), Loop("line", rows.size)
+        batch, heads, rows, columns = (self._span(op, home.spans, axis) for axis in range(4))
+        loops = Loop("e0", batch.size), Loop("e1", heads.size), Loop("line", rows.size)
         image, head, line = (loop.variable for loop in loops)
         present = line + rows.start
         if shape[2] > 1 and shape[2] % CUBE:
             present = least(present, shape[2] - 1)
-        number = (batch.start + image) * shape[1] + own.start + head
+        number = (batch.start + image) * shape[1] + heads.start + head
         at = (number * shape[2] + present) * (shape[3] * 2)
         pitch = -(-columns.most // CUBE) * BLOCK
-        inner = ((image * own.size + head) * rows.size + line) * pitch
+        inner = ((image * heads.size + head) * rows.size + line) * pitch
         copy = isa.copy(Place(home.buffer, inner), Place(outer, at), 1, pitch // BLOCK)
         for loop, body in zip(loops, (loops[1], loops[2], copy), strict=True):
             loop.body.append(body)
@@ -130,10 +130,10 @@ class Weights(Products):
     ) -> list[Statement]:
         """Scores plus the mask."""
         op = mask.op
-        batch, own, rows, columns = (self._span(op, mask.spans, axis) for axis in range(4))
+        batch, heads, rows, columns = (self._span(op, mask.spans, axis) for axis in range(4))
         dims = [axis.terms[0][0] if axis.terms else "" for axis in op.window.data]
         matrix: Value = 0
-        for dim, size in zip(dims[:2], (batch, own), strict=True):
+        for dim, size in zip(dims[:2], (batch, heads), strict=True):
             inner = spans[dim].start - size.start + indices.get(dim, 0) if dim else 0
             matrix = matrix * size.size + inner
         pitch = -(-columns.most // CUBE)
@@ -191,10 +191,10 @@ class Weights(Products):
 
         def matrix(indices: Indices) -> list[Statement]:
             size = rows.size * keys.size
-            own = self._matrix(axes, spans, indices, spans)
+            number = self._matrix(axes, spans, indices, spans)
             scores = _Scores(
-                Place(source.buffer, own * size * 4),
-                Place(target.buffer, own * size * 2),
+                Place(source.buffer, number * size * 4),
+                Place(target.buffer, number * size * 2),
                 *(rows.size, rows.most, keys.size // CUBE, keys.most // CUBE),
             )
             body: list[Statement] = []

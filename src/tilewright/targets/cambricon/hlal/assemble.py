@@ -61,8 +61,8 @@ class Program:
         """The lines of a word, for messages."""
         if not 0 <= word < len(self.places):
             return f"{self.name}: word {word}"
-        own, *calls = self.places[word]
-        return f"{own}" + "".join(f" from {place}" for place in calls)
+        at, *calls = self.places[word]
+        return f"{at}" + "".join(f" from {place}" for place in calls)
 
     def line(self, word: int) -> int:
         """The program's own line of a word, or 0."""
@@ -92,7 +92,7 @@ def assemble(
     ``base`` is the byte of main memory that data begin at. Without ``barriers`` no instruction is
     made of ``@barrier``: ACC-C's queue checks ranges, so that results stay the same.
     """
-    definitions, own = library(), set[str]()
+    definitions, defined = library(), set[str]()
     constants = (0, 0, sizes.vsm_bytes, sizes.msm_bytes, sizes.lanes)
     scope = Scope(outer=Scope(dict(zip(CONSTANTS, constants, strict=True))))
     data, code, problems = DataSegment(scope), list[Node](), list[Problem]()
@@ -103,7 +103,7 @@ def assemble(
         try:
             if isinstance(node, syntax.Section):
                 section = node.name
-            elif define(node, definitions, own):
+            elif define(node, definitions, defined):
                 pass
             elif section == "code" and not isinstance(node, syntax.Data):
                 code.append(node)
@@ -160,9 +160,9 @@ def _statements(
 
 
 def _placed(problem: Problem, places: tuple[Place, ...]) -> Problem:
-    own, *calls = places
-    where = str(own) + "".join(f" from {place}" for place in calls)
-    return Problem(problem.code, f"{own.text!r}: {problem.reason}", where, problem.help)
+    at, *calls = places
+    where = str(at) + "".join(f" from {place}" for place in calls)
+    return Problem(problem.code, f"{at.text!r}: {problem.reason}", where, problem.help)
 
 
 def _statement(item: Instruction, base: int) -> Statement:

@@ -35,17 +35,17 @@ def library() -> Definitions:
     return Definitions(dict(built_in.macros), dict(built_in.blocks))
 
 
-def define(node: syntax.Node, definitions: Definitions, own: set[str] | None = None) -> bool:
+def define(node: syntax.Node, definitions: Definitions, own_names: set[str] | None = None) -> bool:
     """Take a macro or block into ``definitions``; whether it was one.
 
-    A program's own definition takes the place of a built-in one; ``own`` holds those so far.
+    A program's own definition takes the place of a built-in one; ``own_names`` holds those so far.
     """
     if not isinstance(node, syntax.Macro | syntax.Block):
         return False
-    own = {*definitions.macros, *definitions.blocks} if own is None else own
-    if node.name in own:
+    own_names = {*definitions.macros, *definitions.blocks} if own_names is None else own_names
+    if node.name in own_names:
         raise problem(node.at, "is defined twice", code="hlal-name")
-    own.add(node.name)
+    own_names.add(node.name)
     names = node.parameters if isinstance(node, syntax.Macro) else [p.name for p in node.parameters]
     if len(set(names)) != len(tuple(names)):
         raise problem(node.at, "names a parameter twice", code="hlal-name")

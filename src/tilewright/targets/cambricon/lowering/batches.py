@@ -81,8 +81,8 @@ class Batches(Pixels):
         for start, channels in zip(starts, self.parts, strict=True):
             self._take(channels)
             skipped = run.skipped
-            own = e.variable(skipped) if isinstance(skipped, Register) else skipped
-            matrices.append(self._matrices(replace(run, skipped=own), e.add(base, start * size)))
+            low = e.variable(skipped) if isinstance(skipped, Register) else skipped
+            matrices.append(self._matrices(replace(run, skipped=low), e.add(base, start * size)))
         if isinstance(run.width, Register) and self.dense:
             e.emit("SMUL", run.width, run.width, self.ci)
 

@@ -205,9 +205,9 @@ class Pixels(Choices):
             places, sizes = places[:1], sizes[:1]
         self.sizes = sizes
         self.bias_at = bias
-        own = [e.variable(place) for place in places]
-        self.result = own[0]
-        self.added = None if self.residual is None else own[-1]
+        variables = [e.variable(place) for place in places]
+        self.result = variables[0]
+        self.added = None if self.residual is None else variables[-1]
         # What is pending says how far the next ones lie, but for pixels whose channels are parted.
         self.next_places = [e.variable(place) for place in places] if self.parted else []
         self.pending = e.variable(0)
@@ -221,8 +221,8 @@ class Pixels(Choices):
         """Finish the pending sums, and make those of ``count`` pixels the pending ones."""
         e = self.e
         if not self.next_places:
-            for own, size in zip(self._own, self.sizes, strict=False):
-                e.increase(own, e.multiply(self.pending, size))
+            for register, size in zip(self._own, self.sizes, strict=False):
+                e.increase(register, e.multiply(self.pending, size))
         elements = e.multiply(self.co, count)
         e.set(self.pending, elements)
         for number, next_places in enumerate(self.next_places):
@@ -231,8 +231,8 @@ class Pixels(Choices):
 
     def steps_of(self, sums: Register) -> list[Callable[[], None]]:
         """Return the epilogue's steps for the pending sums at address ``sums``."""
-        own = self.epilogue
-        return own.steps(self.e, sums, self.result, self.pending, self.bias_at, self.added)
+        epilogue = self.epilogue
+        return epilogue.steps(self.e, sums, self.result, self.pending, self.bias_at, self.added)
 
     def _pending_steps(self) -> list[Callable[[], None]]:
         """Return the steps for the pending sums that run while other sums are computed."""

@@ -121,10 +121,10 @@ def _without_copies(code: Sequence[Statement], clobbers: Clobbers) -> list[State
             source = left[at]
             if source is None or source.mnemonic not in PURE or source.written is None:
                 continue
-            own = source.written.number
-            if writes[own] > 1 or len(uses.get(own, ())) != 1:
+            written = source.written.number
+            if writes[written] > 1 or len(uses.get(written, ())) != 1:
                 continue
-            copy = uses[own][0][0]
+            copy = uses[written][0][0]
             if at < copy < block.end and _is_free(left, at, copy, clobbers):
                 move = code[copy]
                 left[at] = source.having((move.operands[0], *source.operands[1:]))

@@ -58,11 +58,11 @@ class Segments:
             return self._banded(rows)
         parts: list[Array] = []
         for g in range(self.group):
-            own = rows[g * self.co : (g + 1) * self.co]
+            group = rows[g * self.co : (g + 1) * self.co]
             for co in range(0, self.co, self.co_step):
                 for ci in range(0, self.ci, self.ci_step):
                     for kh in range(0, self.rows, self.row_step):
-                        part = own[co : co + self.co_step, ci : ci + self.ci_step]
+                        part = group[co : co + self.co_step, ci : ci + self.ci_step]
                         part = part[:, :, kh : kh + self.row_step]
                         parts.append(part.transpose(2, 3, 1, 0).ravel())
         return np.concatenate(parts)

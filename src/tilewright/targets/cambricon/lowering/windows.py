@@ -242,8 +242,8 @@ class Windows:
             column = e.add(x, pixel.column)
             met = e.add(column, pixel.skipped * slide.dilation)
             at = e.variable(e.add(run.at, e.multiply(met, slide.stride_in(self.box))))
-            own = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
-            body(replace(own, width=pixel.met))
+            single = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
+            body(replace(single, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
         """Column of a row's first whole window, from the first column in the buffer."""

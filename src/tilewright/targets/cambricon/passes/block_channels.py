@@ -155,8 +155,8 @@ def _groups(kernels: Iterable[KernelOp]) -> list[list[KernelOp]]:
                 continue
             if not isinstance(value.owner, KernelOp):
                 allowed[kernel] = False
-            elif (ahead := first(value.owner)) is not (own := first(kernel)):
-                leader[own] = ahead
+            elif (ahead := first(value.owner)) is not (reader := first(kernel)):
+                leader[reader] = ahead
     groups: dict[KernelOp, list[KernelOp]] = {}
     for kernel in allowed:
         groups.setdefault(first(kernel), []).append(kernel)

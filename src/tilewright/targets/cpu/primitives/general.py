@@ -216,10 +216,10 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         writer.line(f"t /= {literal(float(count))};")
     elif operation == "lrn":
         x = instance.tensor(0)
-        own = replace(x, window=instance.anchor.result.window)
+        operand = replace(x, window=instance.anchor.result.window)
         scale = literal(float(attributes["alpha"]) / int(attributes["size"]))
         bias, beta = (literal(float(attributes[name])) for name in ("bias", "beta"))
-        place = _widened(x, indexing.element(instance, own, variables))
+        place = _widened(x, indexing.element(instance, operand, variables))
         suffix = _SUFFIX[_accumulator(anchor.result.element)]
         writer.line(f"t = {place} / pow_{suffix}(t * {scale} + {bias}, {beta});")
 

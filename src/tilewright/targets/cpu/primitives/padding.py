@@ -69,11 +69,11 @@ def _block(instance: Instance) -> int:
         return 0
     if len(x.shape) != 4 or x.layout != y.layout or x.shape[:2] != y.shape[:2]:
         return 0
-    for axis, (own, target) in enumerate(zip(x.window, y.window, strict=True)):
+    for axis, (source, target) in enumerate(zip(x.window, y.window, strict=True)):
         plain = ((f"d{axis}", 1),)
-        if own.terms not in (plain, ()) or target.terms not in (plain, ()) or target.offset:
+        if source.terms not in (plain, ()) or target.terms not in (plain, ()) or target.offset:
             return 0
-        if own.terms != target.terms or (axis < 2 and own.offset) or own.offset > 0:
+        if source.terms != target.terms or (axis < 2 and source.offset) or source.offset > 0:
             return 0
     if y.window[2].terms == () or y.window[3].terms == ():
         return 0

@@ -237,8 +237,8 @@ def product(at: Execution) -> None:
         for group in range(at.output.groups):
             taps = (weight.base + group * step) % DEPTH
             bias = at.bias_row + (group if at.bias_shift else 0)
-            own = {"bank_addr_weights": taps, "bank_addr_bias": bias, **at.target(row, group)}
-            numbers.append(build.add_with_init("conv", {**fields, **own}))
+            given = {"bank_addr_weights": taps, "bank_addr_bias": bias, **at.target(row, group)}
+            numbers.append(build.add_with_init("conv", {**fields, **given}))
             build.touch(numbers[-1], [weight.block(taps, step)])
         at.touch(numbers[0], row, rows, window, at.bias)
 

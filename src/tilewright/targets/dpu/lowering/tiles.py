@@ -102,7 +102,7 @@ class Tile:
     def part(self, box: Box) -> Tile:
         """The part of this tile that is a smaller box of the tensor."""
         axes = self.tensor.axes
-        starts = [start - own for (start, _), (own, _) in zip(box, self.box, strict=True)]
+        starts = [start - begin for (start, _), (begin, _) in zip(box, self.box, strict=True)]
         first, rest = divmod(starts[axes.channel], self.core.channels)
         inner = [axis for axis in axes.rows[1:] if box[axis] != self.box[axis]]
         if rest or inner or self.runs is not None:

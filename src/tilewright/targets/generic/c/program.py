@@ -71,8 +71,8 @@ def write_c(
     for item, function in zip(kernels, functions, strict=True):
         symbol, nodes = item.kernel.symbol, item.kernel.nodes
         with refused.of(symbol):
-            own = f"{symbol}: {', '.join(nodes)}"
-            text = kernel_text(lowering, item.programs, own, function, network, prefix)
+            about = f"{symbol}: {', '.join(nodes)}"
+            text = kernel_text(lowering, item.programs, about, function, network, prefix)
             texts[f"src/{function}.c"] = text
     refused.check()
     for package, names in (

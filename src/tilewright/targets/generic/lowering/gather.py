@@ -26,7 +26,7 @@ def gather_columns(
     unknown = sorted(known - set(named.values()))
     if unknown:
         raise refuse("lower-rank", f"img2col has no dims {', '.join(unknown)}", buffer.name)
-    columns |= {dim: rows.size(own) if own in known else 1 for dim, own in named.items()}
+    columns |= {dim: rows.size(name) if name in known else 1 for dim, name in named.items()}
 
     def stride(access: Any, strides: Any, point: str) -> int:
         dim = named[point]

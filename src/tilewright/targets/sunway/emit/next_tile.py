@@ -48,14 +48,14 @@ def first_tile(writer: Writer, scopes: Sequence[Loop | Domain], at: str) -> int:
 
 def _enter(writer: Writer, nest: Nest, domain: Domain) -> None:
     """The function that sets a domain's variables; 0 where it is empty."""
-    line, names = writer.line, ", ".join(own.name for own in domain.bounds)
+    line, names = writer.line, ", ".join(bound.name for bound in domain.bounds)
     line(f"/* Sets {names} to what is read of them; 0 where that is nothing. */")
     with writer.block(f"static int enter_{domain.name}(struct tile *at)"):
-        for own, axis in zip(domain.bounds, nest.intervals(domain, "at->"), strict=True):
-            line(f"at->{own.name} = {axis.start};")
-            size = axis.end - variable(f"at->{own.name}") if axis.clipped else axis.size
-            line(f"at->{own.name}_n = {size};")
-        line(f"return {' && '.join(f'at->{own.name}_n > 0' for own in domain.bounds)};")
+        for bound, axis in zip(domain.bounds, nest.intervals(domain, "at->"), strict=True):
+            line(f"at->{bound.name} = {axis.start};")
+            size = axis.end - variable(f"at->{bound.name}") if axis.clipped else axis.size
+            line(f"at->{bound.name}_n = {size};")
+        line(f"return {' && '.join(f'at->{bound.name}_n > 0' for bound in domain.bounds)};")
     line()
 
 

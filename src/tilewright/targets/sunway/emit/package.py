@@ -82,8 +82,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     refused = Refusals()
     for symbol, kernel in compiled.items():
         with refused.of(symbol):
-            own = hosted.get(symbol)
-            layers[symbol] = _layer(kernel, own, texts, compilation.machine.cores)
+            host_call = hosted.get(symbol)
+            layers[symbol] = _layer(kernel, host_call, texts, compilation.machine.cores)
     refused.check()
     sizes = {arena: compilation.arenas.get(arena, 0) for arena in (WEIGHTS, ACTIVATIONS)}
     temporary = compilation.arenas.get(TEMPORARY, 0)

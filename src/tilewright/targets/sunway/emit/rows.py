@@ -100,8 +100,8 @@ class Rows:
         for stage in self.stages:
             for number, value in enumerate(stage.inputs):
                 if buffer_of(value) is not None:
-                    own = self.operand(stage, number)
-                    operands.setdefault(own.pointer, own)
+                    operand = self.operand(stage, number)
+                    operands.setdefault(operand.pointer, operand)
         operands[self.result.pointer] = self.result
         return list(operands.values())
 
@@ -378,8 +378,8 @@ class Rows:
         counted = tuple(self.anchor.parameters.get("counted", (0, 0, 0, 0)))
         factors: list[str] = []
         for number, (axis, dim) in enumerate(((2, "kh"), (3, "kw"))):
-            own = x.place.order.index(axis)
-            affine, size = x.window[own], x.place.shape[own]
+            place = x.place.order.index(axis)
+            affine, size = x.window[place], x.place.shape[place]
             low, end = -counted[number], size + counted[2 + number]
             first, count = affine.interval({d: (0, self.whole[d]) for d in affine.dims})
             if first >= low and first + count <= end:

@@ -146,7 +146,7 @@ class SlaveWriter:
         for buffer in self.buffers:
             name, tensor = self.places[buffer].name, comment(buffer.tensor_op.symbol.data)
             address, size = buffer.get("address"), buffer.get("bytes")
-            words = [number for number, own in self.words.items() if own is buffer]
+            words = [number for number, owner in self.words.items() if owner is buffer]
             word = f", {name}_word = {min(words)}" if words else ""
             lies = f"{name}_at = {address}, {name}_bytes = {size}"
             self.line(f"enum {{{lies}{word}}}; /* {tensor} */")
@@ -194,7 +194,7 @@ class SlaveWriter:
         assert block is not None and output is not None
         values: dict[SSAValue, Place] = {b.result: place for b, place in self.places.items()}
         spans, whole = self.nest.spans(block, "at->"), own_extents(op, self.program)
-        names, own = op.dim_names, op.primitive_names
+        names, names_here = op.dim_names, op.primitive_names
         split = self._split(op)
         rows = Rows(
             op.stages,
@@ -202,9 +202,9 @@ class SlaveWriter:
             self.places[output],
             {dim: spans[names.get(dim, dim)] for dim in whole},
             whole,
-            [own.get(dim, dim) for dim in reduced_dims(op, self.program)],
+            [names_here.get(dim, dim) for dim in reduced_dims(op, self.program)],
             {dim: variable(self.names.variables[names.get(dim, dim)]) for dim in whole},
-            own,
+            names_here,
             bool(split),
         )
         body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)
@@ -340,7 +340,7 @@ class SlaveWriter:
         """Wait for transfers; the buffers whose tiles CPEs then exchange."""
         buffer = self.words[op.id_list[0]]
         place = self.places[buffer]
-        first = min(number for number, own in self.words.items() if own is buffer)
+        first = min(number for number, owner in self.words.items() if owner is buffer)
         slot = self._slot(buffer) if op.turns_of is not None else str(op.id_list[0] - first)
         word = self._word(buffer, slot)
         if place.turns:
@@ -396,13 +396,13 @@ class SlaveWriter:
             self.line(f"    get_{name}(&para, {box}, TILE({name}, {slot}), &replies[{word}]);")
 
     @contextmanager
-    def _unless_spare(self, own: bool = True) -> Generator[None]:
+    def _unless_spare(self, private: bool = True) -> Generator[None]:
         """Emit code within that a CPE runs for its own part alone: spare ones skip it.
 
         Not only in vain would they do it: what another reads of its part, and then writes over
         (results may lie where an operand did), must not be read by them meanwhile.
         """
-        if not (own and self.nest.spare):
+        if not (private and self.nest.spare):
             yield
             return
         with self.writer.block("if (!spare)"):

@@ -96,13 +96,13 @@ class Place:
 
     def size(self, axis: int, box: str) -> Value:
         """The box's extent along an axis."""
-        own = self.axes[axis].size
-        return own if isinstance(own, int) else variable(f"{box}n[{axis}]")
+        whole = self.axes[axis].size
+        return whole if isinstance(whole, int) else variable(f"{box}n[{axis}]")
 
     def start(self, axis: int, box: str) -> Value:
         """The box's first index along an axis."""
-        own = self.axes[axis].start
-        return own if isinstance(own, int) else variable(f"{box}at[{axis}]")
+        begin = self.axes[axis].start
+        return begin if isinstance(begin, int) else variable(f"{box}at[{axis}]")
 
     def steps(self, box: str) -> list[Value]:
         """The elements in LDM from one index of each axis to the next."""

@@ -97,15 +97,15 @@ def role_loop(vectors: str, role: Role, *, fused: bool) -> Loop:
         bus = buses[element]
         if not (role.sends_elements if element else role.sends_vectors):
             text = f"{name} = simd_get{bus}({name});"
-            own = Instruction(f"get{bus}", name, (f"bus_{bus}",), text)
+            put = Instruction(f"get{bus}", name, (f"bus_{bus}",), text)
         elif fused:
-            own = _sent(name, bus, element=element)
+            put = _sent(name, bus, element=element)
         else:
             pointer = f"s{name[1]}"
-            own = splat(name, pointer, pointer) if element else load(name, "v", _vector(name))[0]
+            put = splat(name, pointer, pointer) if element else load(name, "v", _vector(name))[0]
             text = f"simd_put{bus}({name}, {SIDE});"
             puts.append(Instruction(f"put{bus}", "", (name,), text))
-        operands.append(Operand(name, own))
+        operands.append(Operand(name, put))
     puts.sort(key=lambda put: put.sources[0] in deferred(4))
     advances = [advance("v", "ldv")] if role.sends_vectors else []
     if role.sends_elements:

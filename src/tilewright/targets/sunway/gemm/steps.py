@@ -26,9 +26,9 @@ def order(rows: int) -> list[tuple[int, int]]:
     """The multiply-adds of a step by row and column, for one, two or four rows."""
     pairs: list[tuple[int, int]] = []
     for first in range(0, rows, 2):
-        own = range(first, min(first + 2, rows))
+        span = range(first, min(first + 2, rows))
         for half in (0, 2):
-            pairs += [(row, column) for row in own for column in (half, half + 1)]
+            pairs += [(row, column) for row in span for column in (half, half + 1)]
     return pairs
 
 
@@ -94,21 +94,21 @@ def _step(
 ) -> list[Instruction]:
     """A step, its integers in pairs or not."""
     spans, delayed = uses(rows), deferred(rows)
-    own_lates = [own for own in operands if own.register in delayed]
-    first = [part for own in own_lates for part in own.parts]
+    own_lates = [one for one in operands if one.register in delayed]
+    first = [part for one in own_lates for part in one.parts]
     # Those that are merged last: their vectors take a while to come.
-    first += [own.instruction for own in sorted(own_lates, key=lambda own: bool(own.parts))]
+    first += [one.instruction for one in sorted(own_lates, key=lambda one: bool(one.parts))]
     loads = sorted(
-        (own for own in operands if own.register not in delayed),
+        (one for one in operands if one.register not in delayed),
         key=lambda o: spans[o.register][1],
     )
     program: list[Instruction] = []
-    beside = [*first, *between, *(part for own in loads for part in own.parts)]
+    beside = [*first, *between, *(part for one in loads for part in one.parts)]
     rest = [*last]
     integers: list[Instruction] = []
     if paired:
-        integers = [own for own in between if own.unit == "any"]
-        beside = [own for own in beside if own.unit != "any"]
+        integers = [one for one in between if one.unit == "any"]
+        beside = [one for one in beside if one.unit != "any"]
     for number, (row, column) in enumerate(order(rows)):
         program.append(multiply_add(row, column))
         if integers and number >= len(first):
@@ -119,14 +119,14 @@ def _step(
             program.append(loads.pop(0).instruction)
         elif rest and (not loads or len(rest) > 1):
             program.append(rest.pop(0))
-    return [*program, *beside, *(own.instruction for own in loads), *rest]
+    return [*program, *beside, *(one.instruction for one in loads), *rest]
 
 
 def first_operands(rows: int, operands: Sequence[Operand]) -> list[Instruction]:
     """The operands of the first step that no step before it loads."""
-    own = [operand for operand in operands if operand.register not in deferred(rows)]
-    parts = [part for operand in own for part in operand.parts]
-    return [*parts, *(operand.instruction for operand in own)]
+    early = [operand for operand in operands if operand.register not in deferred(rows)]
+    parts = [part for operand in early for part in operand.parts]
+    return [*parts, *(operand.instruction for operand in early)]
 
 
 def woven(*strands: Sequence[Instruction]) -> list[Instruction]:
@@ -252,6 +252,6 @@ def write_block(
     code.open("for (; k > 1; k--)")
     body = code.emit(step(4, operands, [*advances, *sends], LOOP))
     code.close()
-    delayed = [own for own in operands if own.register in deferred(4)]
+    delayed = [one for one in operands if one.register in deferred(4)]
     stores = [i for c, place in places for i in store(c, pointer, place)]
     return begin, body, code.emit([*step(4, delayed, sends), *stores])

@@ -67,11 +67,11 @@ class Parts:
     def cycles(self, latencies: Latencies = LATENCIES) -> Cycles:
         """From the pipeline model."""
         rounds = 8
-        own = steady(self.body, latencies)
+        steady_cycles = steady(self.body, latencies)
         tap = [*self.body * rounds, *self.turn]
         return Cycles(
-            own,
-            steady(tap, latencies) - (rounds + 1) * own,
+            steady_cycles,
+            steady(tap, latencies) - (rounds + 1) * steady_cycles,
             cycles([*self.begin, *tap, *self.end], latencies) - steady(tap, latencies),
         )
 
@@ -90,8 +90,8 @@ def _operands(rows: int, placing: Placing) -> list[Operand]:
     weights: list[Operand] = []
     for r in range(rows):
         place = f"w + {4 * r}" if r else "w"
-        *parts, own = load(f"a{r}", "w", place, aligned=placing is not Placing.ALL)
-        weights.append(Operand(f"a{r}", own, tuple(parts)))
+        *parts, loaded = load(f"a{r}", "w", place, aligned=placing is not Placing.ALL)
+        weights.append(Operand(f"a{r}", loaded, tuple(parts)))
     return [*weights, *(Operand(f"b{p}", splat(f"b{p}", f"x{p}", f"x{p}")) for p in range(COLUMNS))]
 
 
@@ -187,7 +187,7 @@ def dots() -> tuple[str, Parts]:
     code.open("for (long k = depth; k > 1; k--)")
     parts.body = code.emit(step(4, operands, advances, LOOP))
     code.close()
-    delayed = [own for own in operands if own.register in deferred(4)]
+    delayed = [operand for operand in operands if operand.register in deferred(4)]
     parts.turn = code.emit(step(4, delayed, []))
     for row in names:
         parts.end += code.emit(transpose(row))
@@ -211,7 +211,7 @@ def tile_parts() -> dict[str, str]:
     """Files that slave/gemm.h includes: a person reads a file of less than 400 lines."""
     parts: dict[str, str] = {}
     for rows in (4, 2, 1):
-        near = (taps(rows, own)[0] for own in (Placing.ALIGNED, Placing.RESULTS))
+        near = (taps(rows, placing)[0] for placing in (Placing.ALIGNED, Placing.RESULTS))
         parts[f"gemm_{4 * rows}.h"] = "\n".join(near)
         parts[f"gemm_{4 * rows}w.h"] = taps(rows, Placing.ALL)[0]
     return {**parts, "gemm_dots.h": dots()[0]}

@@ -24,10 +24,10 @@ def headers() -> dict[str, str]:
         parts[name] = "/* A part of turns.h. Written by gemm/turns.py. */\n" + "\n".join(loops)
     calls: list[str] = []
     for role in ROLES:
-        own = "puts_w" if role.sends_vectors else "!puts_w"
-        own += " && puts_x" if role.sends_elements else " && !puts_x"
+        condition = "puts_w" if role.sends_vectors else "!puts_w"
+        condition += " && puts_x" if role.sends_elements else " && !puts_x"
         calls += [
-            f"                if ({own})",
+            f"                if ({condition})",
             f"                    gemm_n_{role.name}(to, ldy, panel, 16, s, ldx, 1, deep);",
         ]
     text = filled(
