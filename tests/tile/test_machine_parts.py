@@ -50,6 +50,13 @@ def test_broken_texts_are_refused_with_the_reason(name: str) -> None:
         optimise_text(text.replace(old, new, 1), "check", "ascend910")
 
 
+def test_parts_of_the_machine_are_asked_for_before_any_pass() -> None:
+    """Without the pass ``check``, too: others look a primitive up by its name."""
+    text = text_for("ascend910").replace('"mad" on', '"madd" on', 1)
+    with pytest.raises(TilewrightError, match=r"tile-machine.*no primitive madd"):
+        optimise_text(text, "allocate", "ascend910")
+
+
 WAITS = {
     "a wait": (
         'waits ["ready quantise", ',

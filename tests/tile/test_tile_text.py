@@ -118,6 +118,9 @@ def test_the_generic_form_is_read_too() -> None:
         ('%bx on "load"', '%bx on ""', "no engine is named"),
         ('waits ["free w"]', 'waits ["free z"]', "waits for z, which is no buffer"),
         ('waits ["free w"]', 'waits ["after w"]', "a wait is 'ready NAME' or 'free NAME'"),
+        ('waits ["free w"]', "waits [1]", "a wait is 'ready NAME' or 'free NAME', not 1"),
+        ("slots 2", 'slots 2 shape ["4", 6]', "a shape is of numbers above 0"),
+        ("slots 2", "slots 2 shape [4, 0]", "a shape is of numbers above 0"),
         ('%x to %bx on "load"', '%x to %bx on "load" joined', "joins a move"),
         ('"relu"(%0 [n, co])', '"relu"(%bx [n, ci])', "no later stage uses stage matmul"),
         ('"relu"(%0 [n, co])', '"relu"(%0 [co, n])', "reads [co, n] of a stage"),
@@ -163,6 +166,8 @@ def test_scopes_are_checked() -> None:
         'tile.program "p" on "m" [n 2] { tile.compute "s" on "c" to %x {} }',
         'tile.tensor "x"',
         'tile.loop "x" 0 to 1 step 1 {}',
+        'tile.program "p" on "m" [n 2] { %x = tile.tensor "x" {role = "a"} : '
+        "tensor<2x!tilewright.fixed<0, 5>> }",
     ],
 )
 def test_bad_text_is_refused_without_a_traceback(text: str) -> None:

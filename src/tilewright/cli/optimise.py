@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.compiler.pipeline import resolve
-from tilewright.errors import TilewrightError, choose, refuse
+from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.passes import PASSES as GRAPH_PASSES
 from tilewright.graph.passes.own import own_passes
@@ -28,8 +28,9 @@ from tilewright.machine import Machine
 from tilewright.system.choices import target_names
 from tilewright.targets.base import Target
 from tilewright.tile.decisions import Decision
-from tilewright.tile.dialect import ComputeOp, ProgramOp
+from tilewright.tile.dialect import ComputeOp, ProgramOp, programs_of
 from tilewright.tile.dialect import context as tile_context
+from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.passes import PASSES as TILE_PASSES
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.check import Check
@@ -108,6 +109,13 @@ def optimise_text(
         help = choose(unknown, sorted(known))
         raise refuse("pass-unknown", str(error), passes, help) from error
     steps = tuple(_CheckOf(device) if isinstance(step, Check) else step for step in steps)
+    absent = [
+        Problem("tile-machine", part.reason, program.symbol.data, part.help)
+        for program in (programs_of(module) if steps else ())
+        for part in absent_parts(program, machine)
+    ]
+    if absent:
+        raise TilewrightError(absent)
     runner = PassRunner(context)
     runner.run(module, [PassEntry(step, "asked for") for step in steps])
     return to_text(module)

@@ -37,7 +37,7 @@ from tilewright.ir import (
     param_def,
 )
 from tilewright.numerics.arrays import Array as Array
-from tilewright.numerics.element_types import ElementType, size_of
+from tilewright.numerics.element_types import ELEMENTS, ElementType, size_of
 
 
 @irdl_attr_definition
@@ -53,6 +53,8 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
         """Read the parameters ``<bits, fraction>`` of the type."""
         with parser.in_angle_brackets():
             bits = parser.parse_integer(allow_boolean=False, allow_negative=False)
+            if f"fixed{bits}" not in ELEMENTS:
+                parser.raise_error(f"fixed point has 8, 16 or 32 bits, not {bits}")
             parser.parse_punctuation(",")
             return IntAttr(bits), IntAttr(parser.parse_integer(allow_boolean=False))
 
