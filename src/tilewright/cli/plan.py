@@ -155,7 +155,7 @@ def summary(rows: Sequence[dict[str, Any]], clock_hz: float, elapsed: float) -> 
         ]
     if host:
         few = ", ".join(host[:SLOWEST]) + (" and others" if len(host) > SLOWEST else "")
-        lines.append(f"on the host: {len(host)} of {len(rows)} kernels ({few}; explain says why)")
+        lines.append(f"on the host: {len(host)} of {len(rows)} kernels ({few}; their rows say why)")
     else:
         lines.append("on the host: no kernel")
     searched = sum(row["seconds"] for row in planned)

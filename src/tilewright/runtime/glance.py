@@ -161,7 +161,7 @@ def _reasons(rows: list[Row]) -> str:
         for reason, n in counted.most_common(2)
     ]
     more = len(counted) - len(listed)
-    return "; ".join(listed) + (f"; and {more} more reasons" if more > 0 else "")
+    return "; ".join(listed) + (f"; and {more} more" if more > 0 else "")
 
 
 def _short(reason: str) -> str:
