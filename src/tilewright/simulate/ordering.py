@@ -106,16 +106,16 @@ def ordered(table: TimedArray, ordering: Ordering, name: Callable[[int], str]) -
     sums = np.stack([np.cumsum(engine == e) for e in range(len(ordering.machine.engines))])
     places = [np.flatnonzero(engine == e) for e in range(len(sums))]
     for row in ordering.barriers.tolist():
-        mine = int(engine[row])
+        issuing = int(engine[row])
         for other in range(len(sums)):
-            if other == mine:
+            if other == issuing:
                 continue
             table["waits"][row, other] = max(table["waits"][row, other], sums[other][row])
             after = np.searchsorted(places[other], row)
             if after < places[other].size:
                 following = places[other][after]
                 waiting = table["waits"][following]
-                waiting[mine] = max(waiting[mine], sums[mine][row])
+                waiting[issuing] = max(waiting[issuing], sums[issuing][row])
     return table
 
 

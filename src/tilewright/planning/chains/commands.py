@@ -86,18 +86,18 @@ class Commands:
         moves = {move.name: number for number, move in enumerate(machine.moves)}
         table = np.zeros(first[-1], TIMED)
         table["move"] = -1
-        for item, parts, found in zip(items, every, rows, strict=True):
+        for item, parts, places in zip(items, every, rows, strict=True):
             for row, column in enumerate(item.place):
-                keys[row, found] = _each(column, parts.count)
+                keys[row, places] = _each(column, parts.count)
             if several:
-                keys[-1, found] = np.tile(np.arange(parts.count), len(item.tile))
-            table["engine"][found] = engines[item.kind.engine]
+                keys[-1, places] = np.tile(np.arange(parts.count), len(item.tile))
+            table["engine"][places] = engines[item.kind.engine]
             if item.kind.move is None:
-                table["cycles"][found] = parts.amount.ravel()
+                table["cycles"][places] = parts.amount.ravel()
             else:
-                table["move"][found] = moves[item.kind.move.name]
-                table["bytes"][found] = parts.amount.ravel()
-                table["latency"][found] = self._latency(item, parts)
+                table["move"][places] = moves[item.kind.move.name]
+                table["bytes"][places] = parts.amount.ravel()
+                table["latency"][places] = self._latency(item, parts)
         order = _in_order(keys)
         position = _positions(table["engine"], order)
         for number, other, buffers in self.tiling.places.meetings:

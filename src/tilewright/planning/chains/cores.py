@@ -77,8 +77,8 @@ def plan_chain_cores(
         except TilewrightError as error:
             failure = failure or error
             continue
-        for one in (plan, *plan.others):
-            every = _whole(one, units, grid, count, machine, mesh)
+        for alternative in (plan, *plan.others):
+            every = _whole(alternative, units, grid, count, machine, mesh)
             if best is None or every.predicted_cycles < best.predicted_cycles:
                 best = every
     if best is None:

@@ -87,7 +87,7 @@ class Rows:
         if runs.all():
             return cls(tile, start, size)
         rows = np.flatnonzero(runs)
-        start, size = ({d: picked(c, rows) for d, c in one.items()} for one in (start, size))
+        start, size = ({d: picked(c, rows) for d, c in dims.items()} for dims in (start, size))
         return cls(tile[rows], start, size)
 
     def cut(self, dim: str, step: int) -> Rows:
@@ -189,9 +189,9 @@ class Tile:
 
     def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
         """Return the part of an operand's box inside its tensor, per axis, in a kernel."""
-        one = next((slide for slide in kept if slide.name == operand.name), None)
+        kept_slide = next((slide for slide in kept if slide.name == operand.name), None)
         kept = self.felt(number, kept)
-        key = kept, one, number, operand.name, operand.image is not None
+        key = kept, kept_slide, number, operand.name, operand.image is not None
         if key not in self._boxes:
             spans, boxes = self.spans(kept), list[Span]()
             unit = self.units[number]
@@ -202,8 +202,8 @@ class Tile:
             )
             for axis, extent in zip(access, operand.shape, strict=True):
                 span, dim = self._span(axis, spans), axis.lone
-                if one is not None and span.loop == one.loop:
-                    span = span.further(one.ahead)
+                if kept_slide is not None and span.loop == kept_slide.loop:
+                    span = span.further(kept_slide.ahead)
                 elif dim is not None and self.extents[dim] == extent:
                     boxes.append(span)  # All of a dim lies inside.
                     continue

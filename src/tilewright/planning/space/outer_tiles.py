@@ -115,12 +115,13 @@ def _crossed(
     done, checked = set[str](), set[str]()
     for dim, every in sizes.items():
         places = [np.flatnonzero(np.isin(every, choice[dim])) for choice in choices]
-        count = np.array([len(some) for some in places])
+        count = np.array([len(chosen) for chosen in places])
         while count[space.around].sum() > max_rows and count.max() > 2:
             places = [
-                some if len(some) <= 2 else np.append(some[:-1:2], some[-1]) for some in places
+                chosen if len(chosen) <= 2 else np.append(chosen[:-1:2], chosen[-1])
+                for chosen in places
             ]
-            count = np.array([len(some) for some in places])
+            count = np.array([len(chosen) for chosen in places])
             space.cuts += [] if "rows" in space.cuts else ["rows"]
         # Each row goes on with every size that its inner tiling takes.
         further = count[space.around]

@@ -136,7 +136,9 @@ def decode(word: int) -> Decoded:
             operands.append(Immediate(values[NUMBER.name]))
         else:
             operands.append(Register(values[operand.name]))
-    modifiers = {one.name: values[one.name] for one in instruction.modifiers if values[one.name]}
+    modifiers = {
+        flag.name: values[flag.name] for flag in instruction.modifiers if values[flag.name]
+    }
     for pair in EXCLUSIVE:
         if all(name in modifiers for name in pair):
             raise refuse("isa-word", f"{instruction.mnemonic} cannot be {' and '.join(pair)}")

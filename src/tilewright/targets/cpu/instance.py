@@ -158,9 +158,9 @@ class Instance:
         constant = "" if operand.pointer == self.output.pointer else "const "
         return f"{constant}{operand.c_type} *{name}"
 
-    def outside(self, *mine: Address) -> list[Address]:
-        """``addresses`` without the anchor's ``mine`` operands that no later step reads."""
-        pointers = {operand.pointer for operand in mine}
+    def outside(self, *excepted: Address) -> list[Address]:
+        """``addresses`` without the anchor's ``excepted`` operands that no later step reads."""
+        pointers = {operand.pointer for operand in excepted}
         for step in self.steps[1:]:
             pointers -= {o.pointer for o in step.inputs if isinstance(o, Address)}
         return [address for address in self.addresses if address.pointer not in pointers]

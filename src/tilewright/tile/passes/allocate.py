@@ -161,15 +161,15 @@ def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> 
 def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     """Bytes of one slot for a box of ``shape``, rounded as the machine asks."""
     beside = _beside(buffer)
-    near = [(user, one) for user, one in beside if one is buffer or user.output is one.result]
+    near = [(user, op) for user, op in beside if op is buffer or user.output is op.result]
     ends = [user for user, _ in beside]
     rounded = (
         [1] * len(shape) if near else list(map(align_up, shape, _blocks(buffer, ends, machine)))
     )
-    stated = [(one, user, _storage(one, user, machine)) for user, one in beside]
+    stated = [(op, user, _storage(op, user, machine)) for user, op in beside]
     # Weights that become diagonals are whole blocks of them on the way, too.
-    for user, one in near or [(u, one) for one, u, each in stated if each and each.element_bytes]:
-        lengths, granules = _windows(one, shape, user, machine), _multiples(one, user, machine)
+    for user, op in near or [(u, op) for op, u, each in stated if each and each.element_bytes]:
+        lengths, granules = _windows(op, shape, user, machine), _multiples(op, user, machine)
         written = [align_up(*axis) for axis in zip(lengths, granules, strict=True)]
         rounded = [max(pair) for pair in zip(rounded, written, strict=True)]
     item = element_size(buffer.result.type.of.element_type)

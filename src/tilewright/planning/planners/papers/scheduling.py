@@ -333,9 +333,9 @@ class Scheduling:
         for use in self.uses:
             if use.move is not None:
                 by_memory.setdefault(use.memory.name, []).append(use)
-        for name, some in by_memory.items():
+        for name, uses in by_memory.items():
             room = self.machine.memory(name).room
-            needs = {u.name: int(space.slot_bytes(u)[0]) * self.slots.get(u.name, 1) for u in some}
+            needs = {u.name: int(space.slot_bytes(u)[0]) * self.slots.get(u.name, 1) for u in uses}
             if room is not None and sum(needs.values()) > room:
                 listed = ", ".join(f"{tensor} {size:,}" for tensor, size in needs.items())
                 raise self._refuse(

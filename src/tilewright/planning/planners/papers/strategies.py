@@ -77,7 +77,7 @@ class Seed:
     def statements(self) -> list[str]:
         """Its statements in the text of a space."""
         parts = [
-            ", ".join(f"{dim} {size}" for dim, size in some) for some in (self.loops, self.sums)
+            ", ".join(f"{dim} {size}" for dim, size in dims) for dims in (self.loops, self.sums)
         ]
         lines = ["seed " + "; ".join(part for part in parts if part)]
         if self.tensors:

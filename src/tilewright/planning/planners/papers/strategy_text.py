@@ -154,8 +154,8 @@ class _Reader:
         _once(((str(dim), self.place(dim)) for dim in dims), "occurs twice")
         known = set(map(str, dims))
         loops, sums, *_ = (
-            tuple((str(dim), int(size)) for dim, size in zip(some[1::2], some[2::2], strict=True))
-            for some in (*_groups(seed, "SEED", "SEMICOLON"), [])
+            tuple((str(dim), int(size)) for dim, size in zip(group[1::2], group[2::2], strict=True))
+            for group in (*_groups(seed, "SEED", "SEMICOLON"), [])
         )
         tensors = (
             Tensor(str(role), tuple(self.subscript(token, known) for token in access))
@@ -182,7 +182,7 @@ class _Reader:
         if tokens[0].type == "ONE":
             return Cut(where=where)
         if tokens[0].type == "MESH":
-            rows, columns = (tuple(map(str, some[1:])) for some in _groups(tokens, "MESH", "COMMA"))
+            rows, columns = (tuple(map(str, part[1:])) for part in _groups(tokens, "MESH", "COMMA"))
             _once(((dim, where) for dim in (*rows, *columns)), "is cut twice")
             return Cut((), rows, columns, where)
         parts = tuple(map(self.factors, _groups(tokens, "DIM")))

@@ -59,24 +59,24 @@ class Carried:
                 parts.append(Part(named["barrier"], {}, keys))
                 continue
             signals = isinstance(op, SignalOp)
-            mine, other = op.source_engine, op.target_engine
-            mine, other = (mine, other) if signals else (other, mine)
-            columns = self._columns(op, mine, other)
+            engine, other = op.source_engine, op.target_engine
+            engine, other = (engine, other) if signals else (other, engine)
+            columns = self._columns(op, engine, other)
             alone = self._alone.get(op)
             if alone is not None:
                 columns = {name: column[alone] for name, column in columns.items()}
                 keys = keys[alone]
             takes = not signals and self.style != "tokens"
-            parts.append(Part(named[f"{'wait' if takes else 'signal'}_{mine}"], columns, keys))
+            parts.append(Part(named[f"{'wait' if takes else 'signal'}_{engine}"], columns, keys))
         for word, count in self._counted.items():
             self.signalled[word] = self.signalled.get(word, 0) + count
         return parts
 
-    def _columns(self, op: SignalOp | WaitOp, mine: str, other: str) -> dict[str, Column]:
+    def _columns(self, op: SignalOp | WaitOp, engine: str, other: str) -> dict[str, Column]:
         """The fields of each execution as an instruction of its own."""
         ids, signals = self.commands.ids[op], isinstance(op, SignalOp)
         if self.style == "flags":
-            choices = others(self.machine, self.machine.engine(mine))
+            choices = others(self.machine, self.machine.engine(engine))
             pair = np.full(len(ids), choices.index(other), np.int64)
             return {"to" if signals else "from": pair, "id": ids}
         if self.style == "tokens":

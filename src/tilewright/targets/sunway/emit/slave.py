@@ -194,7 +194,7 @@ class SlaveWriter:
         assert block is not None and output is not None
         values: dict[SSAValue, Place] = {b.result: place for b, place in self.places.items()}
         spans, whole = self.nest.spans(block, "at->"), own_extents(op, self.program)
-        names, names_here = op.dim_names, op.primitive_names
+        names, renamed = op.dim_names, op.primitive_names
         split = self._split(op)
         rows = Rows(
             op.stages,
@@ -202,9 +202,9 @@ class SlaveWriter:
             self.places[output],
             {dim: spans[names.get(dim, dim)] for dim in whole},
             whole,
-            [names_here.get(dim, dim) for dim in reduced_dims(op, self.program)],
+            [renamed.get(dim, dim) for dim in reduced_dims(op, self.program)],
             {dim: variable(self.names.variables[names.get(dim, dim)]) for dim in whole},
-            names_here,
+            renamed,
             bool(split),
         )
         body = TILE_CODE.get(op.primitive.data, (Rows.write, ""))[0](rows)

@@ -66,8 +66,8 @@ def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, Value]) -> None:
     first = len(rows.writer.lines)
     for dim in kernel:
         rows.open(dim)
-    indices_here = rows.indices([*[d for d in at if at[d] == rows.variables[d]], *kernel])
-    indices = {**at, **{dim: indices_here[dim] for dim in kernel}}
+    shifted = rows.indices([*[d for d in at if at[d] == rows.variables[d]], *kernel])
+    indices = {**at, **{dim: shifted[dim] for dim in kernel}}
     weights = w.offset({**indices, "co": rows.extents["co"].start, "ci": rows.extents["ci"].start})
     line("struct gemm_tap *tap = &taps[count++];")
     with rows.writer.block("for (long p = 0; p < 4; p++)"):

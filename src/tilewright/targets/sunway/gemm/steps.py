@@ -94,21 +94,23 @@ def _step(
 ) -> list[Instruction]:
     """A step, its integers in pairs or not."""
     spans, delayed = uses(rows), deferred(rows)
-    own_lates = [one for one in operands if one.register in delayed]
-    first = [part for one in own_lates for part in one.parts]
+    deferred_loads = [load for load in operands if load.register in delayed]
+    first = [part for load in deferred_loads for part in load.parts]
     # Those that are merged last: their vectors take a while to come.
-    first += [one.instruction for one in sorted(own_lates, key=lambda one: bool(one.parts))]
+    first += [
+        load.instruction for load in sorted(deferred_loads, key=lambda load: bool(load.parts))
+    ]
     loads = sorted(
-        (one for one in operands if one.register not in delayed),
+        (load for load in operands if load.register not in delayed),
         key=lambda o: spans[o.register][1],
     )
     program: list[Instruction] = []
-    beside = [*first, *between, *(part for one in loads for part in one.parts)]
+    beside = [*first, *between, *(part for load in loads for part in load.parts)]
     rest = [*last]
     integers: list[Instruction] = []
     if paired:
-        integers = [one for one in between if one.unit == "any"]
-        beside = [one for one in beside if one.unit != "any"]
+        integers = [step for step in between if step.unit == "any"]
+        beside = [step for step in beside if step.unit != "any"]
     for number, (row, column) in enumerate(order(rows)):
         program.append(multiply_add(row, column))
         if integers and number >= len(first):
@@ -119,7 +121,7 @@ def _step(
             program.append(loads.pop(0).instruction)
         elif rest and (not loads or len(rest) > 1):
             program.append(rest.pop(0))
-    return [*program, *beside, *(one.instruction for one in loads), *rest]
+    return [*program, *beside, *(load.instruction for load in loads), *rest]
 
 
 def first_operands(rows: int, operands: Sequence[Operand]) -> list[Instruction]:
@@ -252,6 +254,6 @@ def write_block(
     code.open("for (; k > 1; k--)")
     body = code.emit(step(4, operands, [*advances, *sends], LOOP))
     code.close()
-    delayed = [one for one in operands if one.register in deferred(4)]
+    delayed = [operand for operand in operands if operand.register in deferred(4)]
     stores = [i for c, place in places for i in store(c, pointer, place)]
     return begin, body, code.emit([*step(4, delayed, sends), *stores])
