@@ -165,8 +165,8 @@ def check_buffer(buffer: BufferOp) -> None:
         _check_gathered(buffer, where)
     elif buffer.converts:
         _check_converted(buffer, where)
-    if not all(isinstance(extent, int) and extent > 0 for extent in buffer.get("shape", ())):
-        raise VerifyException(f"{where}: a shape is of numbers above 0, not {buffer.get('shape')}")
+    if not all(isinstance(extent, int) and extent >= 0 for extent in buffer.get("shape", ())):
+        raise VerifyException(f"{where}: a shape has no number below 0, not {buffer.get('shape')}")
     if outer is not None and outer.memory == buffer.memory:
         raise VerifyException(f"{where}: lies in the memory of the buffer that it is of")
     _check_operands(buffer, (buffer.outer,), where)
