@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatch
-from typing import cast
+from typing import cast, get_args
 
 from tilewright.ir import Operation, PythonValue, SSAValue, TensorType, VerifyException
-from tilewright.ir.types import element_name
+from tilewright.ir.types import element_name, layout_of
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Affine
+from tilewright.planning.layout import Layout
+from tilewright.planning.space.mesh import Axis
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.dialect import (
     all_dims,
@@ -77,7 +79,8 @@ def check_program(program: ProgramOp) -> None:
 
 
 def _check_header(program: ProgramOp) -> None:
-    """``levels`` are memories; ``slots`` name an operand, how many, and perhaps a memory."""
+    """``levels`` are memories; ``slots`` name an operand, how many, and perhaps a memory;
+    ``exchanged`` names tensors, each with the cores of a mesh among which it goes round."""
     for level in program.get("levels", ()):
         if not isinstance(level, str):
             raise VerifyException(f"tile.program: the level {level!r} names no memory")
@@ -87,6 +90,32 @@ def _check_header(program: ProgramOp) -> None:
             raise VerifyException(
                 f"tile.program: slots are an operand, how many, and perhaps a memory, not {asked!r}"
             )
+    exchanged = program.get("exchanged", ())
+    for pair in exchanged:
+        if not isinstance(pair, tuple) or len(pair) != 2 or pair[1] not in get_args(Axis):
+            raise VerifyException(f"tile.program: {pair!r} is no tensor and part of a mesh")
+        if pair[0] not in program.tensors:
+            raise VerifyException(f"tile.program: exchanges {pair[0]!r}, which is no tensor")
+    _unique([name for name, _ in exchanged], "the exchanged tensor", "tile.program")
+
+
+@check.register
+def check_tensor(tensor: TensorOp) -> None:
+    """Extents have bounds; a place in main memory is an offset and a stride for each axis there."""
+    where, shape = f"tile.tensor {tensor.symbol.data}", tensor.result.type.get_shape()
+    if not isinstance(tensor.parent_op(), ProgramOp):
+        raise VerifyException("tile.tensor stands directly in a tile.program")
+    if not all(0 < extent < LARGEST for extent in shape):
+        raise VerifyException(f"{where}: extents are between 1 and {LARGEST}, not {shape}")
+    offset, strides = tensor.get("offset", 0), tensor.get("strides", ())
+    if type(offset) is not int or not 0 <= offset < LARGEST:
+        raise VerifyException(f"{where}: an offset is a number of bytes, not {offset!r}")
+    if tensor.strides is None:
+        return
+    axes = len(Layout.parse(layout_of(tensor.result), len(shape)).factors)
+    whole = isinstance(strides, tuple) and all(type(n) is int and 0 <= n < LARGEST for n in strides)
+    if not whole or len(strides) != axes:
+        raise VerifyException(f"{where}: strides are {axes} numbers of elements, not {strides!r}")
 
 
 @check.register
@@ -370,6 +399,10 @@ def check_stage(stage: StageOp) -> None:
         raise VerifyException(
             f"{where}: has {len(windows)} windows for {len(stage.inputs)} inputs and the result"
         )
+    for name in ("kernel", "strides", "dilations", "pads"):
+        value = stage.parameters.get(name, ())
+        if not isinstance(value, tuple) or any(type(n) is not int for n in value):
+            raise VerifyException(f"{where}: {name} are whole numbers, not {value!r}")
     program = _program(stage)
     _check_operands(stage, stage.inputs, where)
     for value, window in zip((*stage.inputs, stage.result), windows, strict=True):

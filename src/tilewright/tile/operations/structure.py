@@ -17,7 +17,6 @@ from tilewright.ir import (
     Region,
     StringAttr,
     TensorType,
-    VerifyException,
     integer,
     irdl_op_definition,
     opt_prop_def,
@@ -147,11 +146,6 @@ class TensorOp(TileOperation):
     strides = opt_prop_def(ArrayAttr)
     result = result_def(TensorType)
     assembly_format: ClassVar[str | None] = "$symbol attr-dict `:` type($result)"
-
-    def verify_(self) -> None:
-        """Check that tensors stand at the top of a program."""
-        if not isinstance(self.parent_op(), ProgramOp):
-            raise VerifyException("tile.tensor stands directly in a tile.program")
 
 
 @irdl_op_definition
