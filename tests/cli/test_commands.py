@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner, Result
 
 from tests.slow import but_fast
@@ -350,3 +350,35 @@ def test_asm_counts_instructions_not_words(tmp_path: Path) -> None:
 def test_a_seed_is_no_negative_number(command: str) -> None:
     result = call(command, LENET, "--random", -1)
     assert result.exit_code == 2 and "--random" in result.output
+
+
+def test_plan_and_package_predict_the_same(tmp_path: Path) -> None:
+    planned = answer("plan", LENET, "-t", "zu2")["kernels"]
+    answer("compile", LENET, "-t", "zu2", "-o", tmp_path / "package")
+    entries = json.loads((tmp_path / "package/manifest.json").read_text())["kernels"]
+    ours = {row["name"]: row["timed_cycles"] for row in planned if row["engine"] == "accelerator"}
+    assert ours == {row["name"]: row["predicted_cycles"] for row in entries if row["schedule"]}
+
+
+def one_operation(folder: Path, operation: str, name: str) -> Path:
+    given = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in (name, "y")]
+    node = helper.make_node(operation, [name], ["y"])
+    path = folder / f"{operation}.onnx"
+    onnx.save(helper.make_model(helper.make_graph([node], operation, given[:1], given[1:])), path)
+    return path
+
+
+def test_a_model_that_cannot_be_compared_fails_the_check(tmp_path: Path) -> None:
+    model, package = one_operation(tmp_path, "Exp", "x"), tmp_path / "package"
+    answer("compile", model, "-t", "cpu", "-o", package)
+    other = one_operation(tmp_path, "Neg", "z")
+    run = ("run", package, "--random", "1", "--check", "--quiet", "--model")
+    assert call(*run, model).exit_code == 0
+    wrong = call(*run, other)
+    assert wrong.exit_code == 1 and "not compared" in wrong.output
+
+
+def test_infinite_results_are_warned_of(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.full((2, 3), 200, np.float32))
+    run = ("run", one_operation(tmp_path, "Exp", "x"), "-t", "cpu", "--quiet", "--input")
+    assert "warning: not all of y is finite" in call(*run, tmp_path / "x.npz").output

@@ -265,6 +265,14 @@ def describe(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
     ]
 
 
+def not_finite(outputs: Mapping[str, Array]) -> list[str]:
+    """Names of the outputs with elements that are infinite or no numbers."""
+    import numpy as np
+
+    floats = {n: a for n, a in outputs.items() if np.issubdtype(a.dtype, np.inexact)}
+    return [name for name, array in floats.items() if not np.isfinite(array).all()]
+
+
 def say(text: str) -> None:
     """Print a result for people: no line is wider than the terminal, or than 80 columns."""
     wide = sys.stdout.isatty()

@@ -29,9 +29,6 @@ TrustOption = Annotated[
     ),
 ]
 
-LONG = 2.0
-"""Seconds of a simulation that is not run again, since only the host's part would differ."""
-
 
 def is_package(path: Path) -> bool:
     """Return True if a path is a package, not a model."""
@@ -231,9 +228,9 @@ def run(
             if check:
                 progress("check", 0, 0)
                 compared = executable.check(arrays, results)
-            if executable.profile.cycles is None or took < LONG:
-                from tilewright.runtime.executable import AGAIN, MOST_RUNS
+            from tilewright.runtime.executable import AGAIN, LONG, MOST_RUNS
 
+            if executable.profile.cycles is None or took < LONG:
                 progress("run", 0, 0)
                 executable.measure(arrays, MOST_RUNS, AGAIN)
         if as_json:
@@ -259,5 +256,11 @@ def run(
                 console.say(f"  {compared.model}")
                 for loss in (*compared.overflows, *compared.underflows):
                     console.say(f"warning: {loss}")
-    if compared is not None and not compared.passed:
+            elif unbounded := console.not_finite(results):
+                console.say(
+                    f"warning: not all of {', '.join(unbounded)} is finite; --check says more"
+                )
+    # A model that was named and cannot be compared with is no passed check.
+    unknown = compared is not None and compared.model is not None and compared.model.reason
+    if compared is not None and (not compared.passed or (beside is not None and unknown)):
         raise typer.Exit(1)

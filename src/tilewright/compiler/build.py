@@ -252,11 +252,12 @@ def _write(
     program.mkdir()
     try:
         state.target.emit(compilation, program)
+        state.plans = _plans_in_a_row(state)
         write_package(
             directory,
             state.target,
             compilation,
-            _plans_in_a_row(state),
+            state.plans,
             state.name,
             state.notes,
             empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
@@ -268,7 +269,7 @@ def _write(
     check_files(state)
 
 
-def _plans_in_a_row(state: CompilationState) -> Mapping[str, Plan]:
+def _plans_in_a_row(state: CompilationState) -> dict[str, Plan]:
     """The plans, each with the cycles that its kernel adds to those before, where kernels overlap
     and the target can time programs in a row."""
     run_timer = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))

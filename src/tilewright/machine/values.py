@@ -87,7 +87,10 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
         place = tables.get(key, dims.get(around))
         if place is None:
             reason = f"{machine.name} has no such value"
-            problems.append(Problem("machine-key", reason, shown(key), nearest(key, known)))
+            hint = nearest(key, known)
+            if key.startswith("fusion."):
+                hint += "; fusion=off takes all fusions away"
+            problems.append(Problem("machine-key", reason, shown(key), hint))
             continue
         text = field in _TEXT or (".own." in f".{key}" and isinstance(place[field], str))
         if key == "synchronisation":

@@ -58,6 +58,10 @@ MOST_RUNS = 9
 AGAIN = 0.25
 """Seconds of these runs, after which no other begins."""
 
+LONG = 5.0
+"""Seconds of a simulated first run from which on it is reported itself: a shorter one may have
+taken its time for what all later ones find."""
+
 
 def quiet(what: str, done: int, total: int) -> None:
     """Show no progress at all."""
@@ -408,7 +412,7 @@ class Executable:
 
     def _settle(self) -> None:
         """Let a few runs after the first tell the time, where that takes no time itself."""
-        if self._runs == 0 and self._last_inputs is not None and self._took < AGAIN:
+        if self._runs == 0 and self._last_inputs is not None and self._took < LONG:
             self.measure(self._last_inputs, MOST_RUNS, AGAIN)
 
     def report(self, *, kernels: bool = False) -> str:

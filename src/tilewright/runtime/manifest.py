@@ -125,6 +125,8 @@ class KernelEntry(_Part):
     """The operand that moves in the most small blocks, in words (planning/cost/limits.py)."""
     block_cycles: int = 0
     """The latencies of these blocks, one after the other, in cycles."""
+    issue_cycles: int = 0
+    """Cycles that issuing its instructions takes, where the machine counts that."""
     unbalanced: str = ""
     """Why cores differ from the one whose part the plan prices (planning/cost/balance.py)."""
 

@@ -14,7 +14,7 @@ from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.planning.cost.balance import imbalance
-from tilewright.planning.cost.limits import most_blocks, move_text
+from tilewright.planning.cost.limits import issue_cycles, most_blocks, move_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Target
@@ -94,6 +94,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 slow_move=move_text(item.kernel, compilation.machine, kernel_plan.schedule),
                 blocks="" if blocks is None else str(blocks),
                 block_cycles=0 if blocks is None else blocks.cycles,
+                issue_cycles=issue_cycles(item.kernel, compilation.machine, kernel_plan.schedule),
                 unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
             )
         )

@@ -11,7 +11,8 @@ LOW = 0.9
 """Part of the physical bound below which a kernel's row says why."""
 
 BLOCKS = 0.5
-"""Part of the time beyond the granule bound from which on latencies of blocks are the reason."""
+"""Part of the time beyond the granule bound from which on latencies of blocks, or the issue of
+instructions, are the reason."""
 
 
 def why_low(
@@ -64,6 +65,8 @@ def _beyond_rounding(
         return f"too short: its first load and last store, {lost:,.0f} cycles, overlap with nothing"
     if entry.block_cycles >= BLOCKS * lost:
         return f"small blocks: {entry.blocks}"
+    if entry.issue_cycles - (entry.granule_bound or 0.0) >= BLOCKS * lost:
+        return f"short instructions, which take {entry.issue_cycles:,} cycles to issue"
     rate = max((float(move["bytes_per_cycle"]) for move in moves), default=0.0)
     moving = (moved_bytes or 0) / rate / taken if rate else 0.0
     serial = [move["name"] for move in moves if move["in_flight"] == 1 and move["latency"]]

@@ -34,20 +34,24 @@ def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
     return op
 
 
-def dense_placements(kernel: Kernel) -> dict[str, Placement]:
-    """A place for each operand of a kernel that is timed alone, in the arena of its role."""
-    return dense_arenas(kernel)[0]
+def separate_placements(kernel: Kernel) -> dict[str, Placement]:
+    """A place for each operand of a kernel that is timed alone, in the arena of its role, with the
+    strides that the operand has (``Operand.strides``)."""
+    return separate_arenas(kernel)[0]
 
 
-def dense_arenas(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int]]:
+def separate_arenas(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int]]:
     """The same, and the bytes of the arenas."""
     placements: dict[str, Placement] = {}
     ends = {WEIGHTS: 0, ACTIVATIONS: 0}
     for operand in kernel.operands:
         arena = WEIGHTS if operand.role in ("weight", "bias") else ACTIVATIONS
         layout, start = Layout.parse(operand.layout, len(operand.shape)), ends[arena]
-        placements[operand.name] = (arena, start, layout.strides(operand.shape))
-        ends[arena] = start + align_up(layout.size(operand.shape) * operand.element_bytes)
+        strides = operand.strides or layout.strides(operand.shape)
+        steps = zip(layout.physical_shape(operand.shape), strides, strict=True)
+        size = 1 + sum((extent - 1) * stride for extent, stride in steps)
+        placements[operand.name] = (arena, start, strides)
+        ends[arena] = start + align_up(size * operand.element_bytes)
     return placements, ends
 
 

@@ -11,7 +11,7 @@ from tilewright.planning import Planner
 from tilewright.simulate import simulate
 from tilewright.targets.generic.timer import timer
 from tilewright.tile.lower import tile
-from tilewright.tile.tensors import dense_placements
+from tilewright.tile.tensors import separate_placements
 
 MACHINES = Path(__file__).parents[3] / "examples" / "machines"
 
@@ -44,7 +44,7 @@ def test_kernels_one_by_one_take_their_sum() -> None:
     for seed in range(3):
         kernel = conv_case(seed, True).kernel
         schedule = Planner(machine).plan(kernel).schedule
-        programs.append(tile(kernel, schedule, machine, dense_placements(kernel)))
+        programs.append(tile(kernel, schedule, machine, separate_placements(kernel)))
     alone = [simulate(one_by_one([program], machine), machine).cycles for program in programs]
     timeline = simulate(one_by_one(programs, machine), machine)
     assert timeline.cycles == pytest.approx(sum(alone), abs=len(alone))

@@ -22,14 +22,14 @@ from tilewright.tile.boxes import box_columns
 from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command, followers_of
-from tilewright.tile.tensors import dense_placements
+from tilewright.tile.tensors import separate_placements
 
 
 def tile_timer(machine: Machine) -> Timer:
     """Simulated cycles of a kernel that runs alone under a schedule."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements = dense_placements(kernel)
+        placements = separate_placements(kernel)
         program = tile(kernel, schedule, machine, placements, check=False)
         return float(simulate(timed_tiles(program, machine), machine).cycles)
 

@@ -1,7 +1,8 @@
-"""The limits of a kernel under a schedule: a slow move, or the many small blocks of an operand.
+"""The limits of a kernel under a schedule: a slow move, the many small blocks of an operand, or the
+issue of short instructions.
 
-Both are said beside a kernel's bounds. A slow move is part of them. Blocks are not: another
-schedule, or another place in main memory, may have fewer::
+They are said beside a kernel's bounds. A slow move is part of them. Blocks and issue are not:
+another schedule, or another place in main memory, may have fewer::
 
     y, 8 channels of 4096 pixels in a tensor of 24:    4096 blocks of 16 bytes
 """
@@ -14,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.machine import Machine, Move, Primitive
+from tilewright.machine import Machine, Move, Primitive, parse_expression
 from tilewright.planning.cost.bounds import primitives_for, slow_move
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.own import lies_by_tile
@@ -67,6 +68,16 @@ def most_blocks(kernel: Kernel, machine: Machine, schedule: Schedule) -> Blocks 
         if (blocks := _blocks(operand, kernel, machine, primitive, schedule)) is not None
     ]
     return max(counted, key=lambda blocks: blocks.cycles, default=None)
+
+
+def issue_cycles(kernel: Kernel, machine: Machine, schedule: Schedule) -> int:
+    """Cycles that issuing the instructions of all tiles takes (``Primitive.issue``)."""
+    primitive, extents = _primitive(machine, schedule), kernel.anchor.extents
+    if primitive is None or kernel.producers:
+        return 0
+    sizes = {dim: schedule.levels[-1].size(dim, extent) for dim, extent in extents.items()}
+    tiles = prod(-(-extents[dim] // sizes[dim]) for dim in extents)
+    return tiles * int(parse_expression(primitive.issue).evaluate(sizes))
 
 
 def _primitive(machine: Machine, schedule: Schedule) -> Primitive | None:

@@ -14,14 +14,14 @@ from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.lower import tile
-from tilewright.tile.tensors import dense_placements
+from tilewright.tile.tensors import separate_placements
 
 
 def timer(core: Core, machine: Machine) -> Timer:
     """Cycles of a kernel that runs alone, its operands dense in main memory, its biases zeros."""
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements = dense_placements(kernel)
+        placements = separate_placements(kernel)
         program = tile(kernel, schedule, machine, placements, check=False)
         return _cycles(core, machine, [program])
 

@@ -29,7 +29,7 @@ from tilewright.targets.generic.timing import timed_of, timed_program, whole_pro
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
-from tilewright.tile.tensors import Placement, dense_arenas
+from tilewright.tile.tensors import Placement, separate_arenas
 
 
 def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer:
@@ -68,7 +68,7 @@ def placed_alone(
     kernel: Kernel, instructions: InstructionSet
 ) -> tuple[Mapping[str, Placement], Lowering]:
     """A place for every operand of a kernel that runs alone, and what lowers it there."""
-    placements, sizes = dense_arenas(kernel)
+    placements, sizes = separate_arenas(kernel)
     return placements, _lowering(instructions, sizes)
 
 

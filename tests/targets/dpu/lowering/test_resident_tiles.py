@@ -25,7 +25,7 @@ from tilewright.targets.dpu.registers import REGISTERS
 from tilewright.targets.dpu.segments import Segments
 from tilewright.tile.dialect import BufferOp, ProgramOp, context
 from tilewright.tile.lower import tile
-from tilewright.tile.tensors import dense_placements
+from tilewright.tile.tensors import separate_placements
 
 CORES = (ZU2, ALL["zu9"])
 KINDS: dict[str, Callable[[int], Case]] = {
@@ -93,7 +93,7 @@ def image_loads(programs: list[ProgramOp | None]) -> list[int]:
 
 def test_what_is_found_is_not_loaded() -> None:
     machine, case = machine_of(ZU2), next(filter(may_stay, map(convolution, range(9))))
-    kernel, places = case.kernel, dense_placements(case.kernel)
+    kernel, places = case.kernel, separate_placements(case.kernel)
     keeps = tile(kernel, staying(case, machine), machine, places)
     finds = tile(kernel, staying(case, machine, live_in=True), machine, places)
     (buffer,) = (op for op in keeps.walk() if isinstance(op, BufferOp) and op.stays is not None)
@@ -110,7 +110,7 @@ def test_what_is_found_is_not_loaded() -> None:
 def test_buffers_keep_to_their_room() -> None:
     """A schedule whose room is too small for its buffers is refused."""
     machine, case = machine_of(ZU2), chain(("conv", "conv"), 0, 1)
-    schedule, places = staying(case, machine), dense_placements(case.kernel)
+    schedule, places = staying(case, machine), separate_placements(case.kernel)
     program = tile(case.kernel, schedule, machine, places)
     buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.stays is None]
     largest = max(buffers, key=lambda op: op.get("bytes") * op.places)

@@ -29,7 +29,7 @@ from tilewright.tile.build import build_program
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.passes import Check, TilePass, pipeline
 from tilewright.tile.queues import commands_of
-from tilewright.tile.tensors import dense_placements
+from tilewright.tile.tensors import separate_placements
 
 INSTRUCTIONS = REVISIONS[ZU2.isa]
 
@@ -170,7 +170,7 @@ def test_every_wait_of_a_tile_program_counts(name: str) -> None:
     schedule = Planner(machine).plan(kernel).schedule
 
     def tiled() -> ProgramOp:
-        program = build_program(kernel, schedule, machine, dense_placements(kernel))
+        program = build_program(kernel, schedule, machine, separate_placements(kernel))
         for entry in pipeline(machine):
             if isinstance(entry.step, TilePass):
                 entry.step.run(program, machine)
@@ -205,7 +205,7 @@ def test_timing_sees_what_the_words_say() -> None:
         schedule = Planner(machine).plan(kernel).schedule
         lowering = Lowering(ZU2)
         for _ in range(2):  # The second one waits for the first.
-            lowering.kernel(tile(kernel, schedule, machine, dense_placements(kernel)))
+            lowering.kernel(tile(kernel, schedule, machine, separate_placements(kernel)))
         (whole,) = lowering.programs
         (operations,) = Segments.read(ZU2, whole.words()).programs
         mine, words = whole.commands(), commands_of_words(ZU2, operations)
