@@ -65,7 +65,7 @@ def test_older_names_capacities_alignments_and_solutions(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_table() -> None:
-    (table,) = allocator.tables(["cut-40-1", "branches-40-1"])
+    (table,) = allocator.tables(["cut-20-1", "branches-20-1"])
     for row in table.rows:
         assert 0 <= row["exact"] <= row["default"] <= row["best"]
         assert all(value >= row["best"] for key, value in row.items() if key.startswith("peak "))
