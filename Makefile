@@ -67,8 +67,9 @@ AHEAD := $(RUN) -m tests.compile_ahead
 PYTEST ?=
 TESTED := $(RUN) -m pytest -n 2 --dist worksteal $(PYTEST)
 
+# All C is built without optimisation here; slow tests of C itself build it with (tests/conftest.py).
 test: $(VENV)/.test
-	$(AHEAD) & $(TESTED) --junitxml build/tests/test.xml -m "not slow or smoke"
+	$(AHEAD) & $(TESTED) --quick --junitxml build/tests/test.xml -m "not slow or smoke"
 
 test-slow: $(VENV)/.test
 	$(AHEAD) & $(TESTED) --junitxml build/tests/slow.xml -m "slow and not smoke"

@@ -1,8 +1,9 @@
 """All tests: generated examples are the same in every run; no cache but the tests' own is used.
 
 Look for new examples with ``pytest --hypothesis-profile=explore``. The C of packages is built as
-one file, which takes half the time, and with ``--quick`` without optimisation, which takes a tenth:
-what is tested is meaning. Tests with the fixture ``built_apart`` build it as users do, and those of
+one file, which takes half the time, and without optimisation, which takes a tenth: what is tested
+is meaning. It is optimised for the tests in ``OPTIMISED_FOR``, whose subject is the C, unless
+``--quick`` is given. Tests with the fixture ``built_apart`` build it as users do, and those of
 whole networks on Sunway's shim with ``built_in_full``: others build for that without optimisation.
 """
 
@@ -30,13 +31,16 @@ CALIBRATION = {"TURNS": calibrate.TURNS, "POINTS": calibrate.POINTS}
 
 OPTIMISED = sunway_runner.OPTIMISED
 
+OPTIMISED_FOR = [Path(__file__).parent / name for name in ("targets/cpu", "end_to_end")]
+"""Elsewhere the subject is what accelerators' programs mean, and the C is that of their host."""
+
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="build packages' C without optimisation")
+    parser.addoption("--quick", action="store_true", help="build all C without optimisation")
     parser.addoption("--bless", action="store_true", help="rewrite goldens with what is made now")
     parser.addoption("--minimalloc", metavar="FOLDER", help="MiniMalloc's problems, as CSV")
     parser.addoption("--swdnn", metavar="FILE", help="swDNN's results: batch Ni No Ro GFLOPS")
@@ -51,6 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--as-cpu")
     if name is not None:
         described_processors.take_for(name)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before fixtures, which may build packages: is their C optimised?"""
+    is_subject = any(item.path.is_relative_to(folder) for folder in OPTIMISED_FOR)
+    optimise = is_subject and not item.config.getoption("--quick")
+    library.build_library = partial(build_as_one, optimise=optimise)
 
 
 gc.disable()  # All that is made until tests are collected stays: see below.
@@ -124,7 +136,7 @@ def calibrated_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 def builds(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Equal C is compiled once, and processors are calibrated quickly; what ``--quick`` changes.
+    """Equal C is compiled once, and processors are calibrated quickly.
 
     A calibration has all of its parts, of fewer tiles and in fewer turns: but for tests with the
     fixture ``calibrated_in_full``, none looks at its figures.
@@ -137,8 +149,6 @@ def builds(
         patch.setattr(sunway_runner, "OPTIMISED", ("-O0", *OPTIMISED[1:]))
         patch.setattr(calibrate, "TURNS", 5)
         patch.setattr(calibrate, "POINTS", (1, 4, 6, 8, 12))
-        optimise = not request.config.getoption("--quick")
-        patch.setattr(library, "build_library", partial(build_as_one, optimise=optimise))
         described = request.config.getoption("--as-cpu")
         if described is not None and not described_processors.runs_here(described):
             patch.setattr(runner, "refuse_foreign", described_processors.refuse_foreign)

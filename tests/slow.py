@@ -38,3 +38,14 @@ def crossed(first: Iterable[Any], second: Iterable[Any], fast: Iterable[Any] = (
         for i, one in enumerate(first)
         for j, other in enumerate(second)
     ]
+
+
+def dealt(first: Sequence[Any], second: Sequence[Any], fast: Sequence[Any] = ()) -> list[Any]:
+    """Each value of ``second`` with one of ``first``, in turn; those not ``fast`` carry the mark
+    ``slow``.
+
+    For values that show faults of their own, whose pairs show no others."""
+    return [
+        pytest.param(first[i % len(first)], other, marks=[pytest.mark.slow] * (other not in fast))
+        for i, other in enumerate(second)
+    ]

@@ -41,7 +41,11 @@ def unet() -> ModelProto:
     return exports.unet(32, (12, 24, 48))
 
 
-def efficientnet_lite() -> ModelProto:
+STAGES = ((24, 2, 2, 3), (40, 2, 2, 5), (80, 1, 1, 3))
+"""Channels, layers, stride of the first, and window."""
+
+
+def efficientnet_lite(stages: Sequence[tuple[int, int, int, int]] = STAGES) -> ModelProto:
     """Inverted residuals with windows of 3 and 5, ReLU6 and no gates, on an image of 48 x 48."""
     from benchmarks.exports import Network
 
@@ -52,7 +56,7 @@ def efficientnet_lite() -> ModelProto:
         return net.node("Clip", [x, *limits])
 
     x, channels = relu6(net.conv("x", 3, 16, 3, 2)), 16
-    for outputs, layers, first, window in ((24, 2, 2, 3), (40, 2, 2, 5), (80, 1, 1, 3)):
+    for outputs, layers, first, window in stages:
         for stride in (first, *[1] * (layers - 1)):
             inner = 6 * channels
             y = relu6(net.conv(x, channels, inner, 1))
@@ -90,8 +94,8 @@ def convnext() -> ModelProto:
     return net.finish(net.linear(x, before, 50))
 
 
-def vit() -> ModelProto:
-    """Two encoders of four heads on 36 patches of 8 x 8 pixels."""
+def vit(encoders: int = 2) -> ModelProto:
+    """Encoders of four heads on 36 patches of 8 x 8 pixels."""
     from benchmarks.exports import Network
 
     width, patches, heads = 96, 36, 4
@@ -108,7 +112,7 @@ def vit() -> ModelProto:
     x = net.conv("x", 3, width, 8, 8)
     x = net.node("Reshape", [x, net.constant([1, width, patches], np.int64)])
     x = net.node("Transpose", [x], perm=[0, 2, 1])
-    for _ in range(2):
+    for _ in range(encoders):
         y = norm(x)
         q, k, v = (net.linear(y, width, width) for _ in range(3))
         y = net.node("MatMul", [split(q, [0, 2, 1, 3]), split(k, [0, 2, 3, 1])])
@@ -122,11 +126,11 @@ def vit() -> ModelProto:
     return net.finish(net.linear(net.node("ReduceMean", [x], axes=[1], keepdims=0), width, 50))
 
 
-def gru() -> ModelProto:
-    """A GRU of 96 units over eight steps, and a layer on its last state."""
+def gru(steps: int = 8) -> ModelProto:
+    """A GRU of 96 units, and a layer on its last state."""
     from benchmarks.exports import Network
 
-    steps, inputs, units = 8, 64, 96
+    inputs, units = 64, 96
     net = Network("gru", [steps, 1, inputs])
     weights = [net.weight(1, 3 * units, n, fan=n) for n in (inputs, units)]
     operands = ["x", *weights, net.weight(1, 6 * units, fan=100)]
@@ -137,7 +141,7 @@ def gru() -> ModelProto:
     return net.finish(net.linear(x, units, 40))
 
 
-def drawn(seed: int) -> ModelProto:
+def drawn(seed: int, layers: int = 5) -> ModelProto:
     """Convolutions, depthwise ones, pools, sums and a layer, of sizes drawn by seed."""
     from benchmarks.exports import Network
 
@@ -145,7 +149,7 @@ def drawn(seed: int) -> ModelProto:
     size, channels = int(pick.integers(17, 40)), int(pick.integers(1, 5))
     net = Network(f"drawn{seed}", [1, channels, size, size], gain=2.0)
     x = "x"
-    for number in range(5):
+    for number in range(layers):
         co, k = int(pick.integers(5, 90)), int(pick.choice((1, 3, 5)))
         x, channels = net.node("Relu", [net.conv(x, channels, co, k)]), co
         if pick.random() < 0.5:

@@ -44,7 +44,7 @@ def refused(*arguments: object) -> list[dict[str, str]]:
     return json.loads(result.stdout)["errors"]
 
 
-@pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x"], ["cpu"]))
+@pytest.mark.parametrize("target", but_fast(["cpu", "shidiannao"], ["cpu"]))
 def test_run_prints_what_machines_read(target: str, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     found = answer("run", LENET, "-t", target, "--random", 3, "--check", "--trace", trace)
@@ -77,9 +77,9 @@ def test_package_runs_like_the_model(tmp_path: Path) -> None:
     image = np.random.default_rng(5).random((1, 1, 32, 32), np.float32)
     np.save(tmp_path / "image.npy", image)
     given = f"image={tmp_path / 'image.npy'}"
-    answer("compile", LENET, "-t", "cambricon-x", "-o", package)
+    answer("compile", LENET, "-t", "shidiannao", "-o", package)
     for number, source in enumerate((package, LENET)):
-        extra = () if source == package else ("-t", "cambricon-x")
+        extra = () if source == package else ("-t", "shidiannao")
         answer("run", source, *extra, "--input", given, "-o", tmp_path / f"{number}.npz")
     with np.load(tmp_path / "0.npz") as one, np.load(tmp_path / "1.npz") as two:
         assert np.array_equal(one["probabilities"], two["probabilities"])
@@ -88,7 +88,7 @@ def test_package_runs_like_the_model(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_machine_values_change_the_plan() -> None:
     def total(*options: object) -> float:
-        rows = answer("plan", LENET, "-t", "cambricon-x", *options)["kernels"]
+        rows = answer("plan", LENET, "-t", "shidiannao", *options)["kernels"]
         return sum(row["predicted_cycles"] for row in rows if row["engine"] == "accelerator")
 
     assert total("--set", "memory.dram.bytes_per_cycle=8") > total()
@@ -183,7 +183,7 @@ def test_refusals(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_damaged_package_is_refused(tmp_path: Path) -> None:
     package = tmp_path / "package"
-    answer("compile", LENET, "-t", "cambricon-x", "-o", package)
+    answer("compile", LENET, "-t", "shidiannao", "-o", package)
     words = next(package.glob("program/*.bin"))
     words.write_bytes(words.read_bytes()[:-1] + b"\xff")
     assert refused("run", package)[0]["code"] == "package-damaged"
@@ -235,7 +235,7 @@ def test_packages_with_free_dims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     model, package = DYNAMIC / "pixels.onnx", tmp_path / "package"
     bounds = ("--shape", "image=n:1..4,3,height,width:4..")
-    plan = answer("compile", model, "-t", "cambricon-x", "-o", package, *bounds)["plan"]
+    plan = answer("compile", model, "-t", "shidiannao", "-o", package, *bounds)["plan"]
     assert plan["free"] == {"n": [1, 4], "height": [1, 2**31 - 1], "width": [4, 2**31 - 1]}
     assert "n: 1..4, in image[0]" in call("compile", model, "-o", tmp_path / "p", *bounds).output
     sizes = ("--shape", "height=6", "--shape", "width=8")
@@ -269,7 +269,7 @@ def test_packages_with_free_dims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_models_with_free_dims_take_sizes_from_inputs_and_options(tmp_path: Path) -> None:
     model = DYNAMIC / "pixels.onnx"
     np.save(tmp_path / "image.npy", np.ones((2, 3, 5, 4), np.float32))
-    target = ("-t", "cambricon-x")
+    target = ("-t", "shidiannao")
     found = answer("run", model, *target, "--input", tmp_path / "image.npy", "--check")
     assert found["outputs"][0]["shape"] == [2, 2, 5, 4] and found["check"]["passed"]
     found = answer("run", model, *target, "--shape", "image=_,3,6..6,7")

@@ -115,21 +115,32 @@ def test_a_limit_of_file_sizes(tmp_path: Path) -> None:
     assert not names(tmp_path / "temporary")
 
 
+RUN = [*COMMAND, "run", LENET, "--random", "1", "-q", "--no-cache", "-o"]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, float]:
+    """The results of a run that nobody interrupts, and the seconds that it takes."""
+    folder = tmp_path_factory.mktemp("whole")
+    begin = time.monotonic()
+    subprocess.run([*RUN, folder / "out.npz"], env=environment(folder), check=True, stdout=-1)
+    return (folder / "out.npz").read_bytes(), time.monotonic() - begin
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9])
-def test_interrupts_leave_nothing(tmp_path: Path, part: float) -> None:
+def test_interrupts_leave_nothing(
+    tmp_path: Path, part: float, whole_run: tuple[bytes, float]
+) -> None:
     """Ctrl-C after a part of the time that the whole takes."""
-    arguments = [*COMMAND, "run", LENET, "--random", "1", "-q", "--no-cache", "-o"]
+    results, seconds = whole_run
     given = environment(tmp_path)
-    begin = time.monotonic()
-    subprocess.run([*arguments, tmp_path / "first.npz"], env=given, check=True, stdout=-1)
-    whole = time.monotonic() - begin
     process = subprocess.Popen(
-        [*arguments, tmp_path / "second.npz"],
+        [*RUN, tmp_path / "second.npz"],
         env=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
-    time.sleep(0.1 + part * whole)
+    time.sleep(0.1 + part * seconds)
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert not names(tmp_path / "temporary")
@@ -139,7 +150,7 @@ def test_interrupts_leave_nothing(tmp_path: Path, part: float) -> None:
         return
     if left:  # The signal came behind the last step, while Python ended: the file is whole.
         assert left == {"second.npz"}
-        assert (tmp_path / "second.npz").read_bytes() == (tmp_path / "first.npz").read_bytes()
+        assert (tmp_path / "second.npz").read_bytes() == results
         return
     # While Python itself starts, nobody is there to say it in a line.
     if part > 0.0:

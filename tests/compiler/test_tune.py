@@ -20,6 +20,7 @@ from tilewright.compiler.tune import tune
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
+from tilewright.planning.planners import measured
 from tilewright.planning.planners.measured import best_known, candidates, plan_measured
 from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
@@ -111,12 +112,15 @@ def test_damaged_rows_are_measured_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_tuned_and_compiled_with_what_was_found(tmp_path: Path) -> None:
+def test_a_model_is_tuned_and_compiled_with_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "BATCH", 3)
     path, database = tmp_path / "pictures.onnx", tmp_path / "db.sqlite"
     onnx.save(model(), path)
     runner = CliRunner()
     options = ["--database", str(database), "--quiet"]
-    result = runner.invoke(app, ["tune", str(path), "--seconds", "20", "--json", *options])
+    result = runner.invoke(app, ["tune", str(path), "--seconds", "4", "--json", *options])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert any(row["measured"] > 1 for row in found["kernels"])

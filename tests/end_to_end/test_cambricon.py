@@ -47,11 +47,14 @@ def checked(path: Path, target: str, folder: Path) -> Executable:
     return made
 
 
+NETWORKS = dict(zip(CONFIGURATIONS, (LENET, CIFAR, LENET), strict=True))
+"""Of each size."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("size", CONFIGURATIONS, ids=lambda size: size.name)
-@pytest.mark.parametrize("path", [LENET, CIFAR], ids=["lenet5", "cifar10_quick"])
-def test_networks_run_as_loops(path: Path, size: Configuration, tmp_path: Path) -> None:
-    made = checked(path, size.name, tmp_path)
+@pytest.mark.parametrize("size", NETWORKS, ids=lambda size: size.name)
+def test_networks_run_as_loops(size: Configuration, tmp_path: Path) -> None:
+    made = checked(NETWORKS[size], size.name, tmp_path)
     program = tmp_path / "package" / "program"
     words = np.frombuffer((program / "program.bin").read_bytes(), "<u8")
     # Real loops: some hundreds of words for hundreds of thousands of products.

@@ -33,7 +33,7 @@ def test_two_compiles_give_identical_bytes(target: str, tmp_path: Path) -> None:
 def test_one_import_compiled_for_two_targets_gives_what_each_gives_alone(tmp_path: Path) -> None:
     imported = tilewright.load(LENET)
     before = list(imported.weights)
-    for target in ("cambricon-x", "cpu"):
+    for target in ("shidiannao", "cpu"):
         tilewright.compile(imported, target, directory=tmp_path / f"{target}-shared")
         tilewright.compile(LENET, target, directory=tmp_path / target)
         shared, alone = content(tmp_path / f"{target}-shared"), content(tmp_path / target)
@@ -45,7 +45,7 @@ def test_one_import_compiled_for_two_targets_gives_what_each_gives_alone(tmp_pat
 def test_package_keeps_no_weights_that_nothing_reads(tmp_path: Path) -> None:
     from tilewright.graph.weights import Weights
 
-    executable = tilewright.compile(LENET, "cambricon-x", directory=tmp_path / "package")
+    executable = tilewright.compile(LENET, "shidiannao", directory=tmp_path / "package")
     reference = tmp_path / "package" / "reference"
     text = (reference / "graph.mlir").read_text()
     kept = Weights.load(reference / "weights.safetensors")

@@ -14,8 +14,8 @@ from tilewright import Cache
 FOLDER = Path(__file__).parents[2] / "examples" / "dynamic"
 MACHINE = Path(__file__).parents[2] / "examples" / "machines"
 
-TOKENS = [(1, 1), (2, 17), (3, 64), (5, 2)]
-IMAGES = [(1, 8, 8), (2, 21, 13), (1, 33, 64), (4, 5, 7)]
+TOKENS = [(1, 1), (2, 17), (5, 2)]
+IMAGES = [(1, 8, 8), (2, 21, 13), (4, 5, 7)]
 
 
 def given_for(name: str, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -70,9 +70,9 @@ def test_cpu(name: str, shapes: list[tuple[int, ...]], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_cambricon_x(tmp_path: Path) -> None:
-    compare("pixels", "cambricon-x", IMAGES, 0.01, tmp_path)
+    compare("pixels", "cambricon-x", IMAGES[1:], 0.01, tmp_path)
     samples = [given_for("encoder", (4, 48))]
-    compare("encoder", "cambricon-x", [(1, 1), (1, 9), (1, 40)], 0.02, tmp_path, samples)
+    compare("encoder", "cambricon-x", [(1, 1), (1, 9)], 0.02, tmp_path, samples)
 
 
 @pytest.mark.slow

@@ -14,9 +14,8 @@ from tests.slow import but_fast
 FILE = ROOT / "examples" / "machines" / "fused.toml"
 MODELS = {
     "lenet5": lenet,
-    "squeezenet": lambda: network("squeezenet", 64),
-    "resnet18": lambda: network("resnet18", 64),
-    "mobilenet_v2": lambda: network("mobilenet_v2", 64),
+    "squeezenet": lambda: network("squeezenet", 32),
+    "mobilenet_v2": lambda: network("mobilenet_v2", 32),
 }
 
 

@@ -45,5 +45,5 @@ def test_convolutions_of_several_kinds_as_words(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_resnet18(tmp_path: Path) -> None:
-    executable = run_checked(network("resnet18", 64), str(without_c(tmp_path)), tmp_path)
+    executable = run_checked(network("resnet18", 32), str(without_c(tmp_path)), tmp_path)
     assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]

@@ -17,7 +17,7 @@ from tests.end_to_end.end_to_end_models import (
     network,
     run_checked,
 )
-from tests.slow import but_fast
+from tests.slow import but_fast, dealt
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
 from tilewright.graph.passes.constraints import ON_INTEGERS
@@ -45,11 +45,9 @@ def test_lenet(name: str, tmp_path: Path) -> None:
     assert 0.8 < summary["efficiency"] <= 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["squeezenet", "resnet18"])
-@pytest.mark.parametrize("name", FILES)
-def test_networks(name: str, model: str, tmp_path: Path) -> None:
-    executable = run_checked(network(model, 64), str(FILES[name]), tmp_path)
+@pytest.mark.parametrize(("model", "name"), dealt(["squeezenet", "resnet18"], list(FILES)))
+def test_networks(model: str, name: str, tmp_path: Path) -> None:
+    executable = run_checked(network(model, 32), str(FILES[name]), tmp_path)
     assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
 
 

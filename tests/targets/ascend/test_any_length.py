@@ -125,10 +125,10 @@ def test_host_code_takes_the_length(short: DynamicExecutable, tmp_path: Path) ->
 @pytest.mark.slow
 def test_every_length_of_bert(tmp_path: Path) -> None:
     """Three plans: lengths around blocks and tiles, and those where plans end."""
-    executable = compiled(tmp_path, 2, 64, 512)
+    executable = compiled(tmp_path, 1, 64, 160)
     plans = [path.name for path in (executable.directory / "plans").iterdir()]
-    assert sorted(map(int, plans)) == [32, 128, 512]
-    lengths = (1, 32, 33, 129, 512)
+    assert sorted(map(int, plans)) == [16, 48, 160]
+    lengths = (1, 16, 17, 49, 160)
     check(executable, lengths, (0,))
 
 

@@ -83,7 +83,7 @@ def check(program: Program, orders: int) -> None:
         assert mutated.reported(number), what
 
 
-@pytest.mark.parametrize("number", but_fast(range(35), range(3)))
+@pytest.mark.parametrize("number", but_fast(range(16), range(3)))
 def test_kernels_at_random(number: int) -> None:
     """More of them: ``python -m tests.targets.ascend.mutations``."""
     _, program = generated(number)

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.slow import dealt
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -75,9 +76,9 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ascend310", "ascend910"])
-@pytest.mark.parametrize("number", range(len(VARIANTS)))
+@pytest.mark.parametrize(
+    ("name", "number"), dealt(["ascend310", "ascend910"], range(len(VARIANTS)))
+)
 def test_networks_run_on_small_cores(name: str, number: int, tmp_path: Path) -> None:
     onnx.save(network(number), tmp_path / "small.onnx")
     compiled = tilewright.compile(tmp_path / "small.onnx", name, values=VARIANTS[number])

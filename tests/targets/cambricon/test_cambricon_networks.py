@@ -118,7 +118,7 @@ def test_steps_of_an_lstm_share_weights_in_few_transfers(tmp_path: Path) -> None
 @pytest.mark.parametrize("pad", [0, 1])
 def test_pools_in_the_matrix_scratchpad_stand_beside_weights(pad: int, tmp_path: Path) -> None:
     """The weights of both convolutions lie there, too; the second's load while windows pool."""
-    shape = (1, 64, 56, 56)
+    shape = (1, 64, 28, 28)
     nodes = [
         helper.make_node("Conv", ["x", "first"], ["a"], pads=[1, 1, 1, 1]),
         helper.make_node(

@@ -152,15 +152,16 @@ def test_on_this_processor(chosen: Sequence[int]) -> None:
 def test_in_eight_lanes() -> None:
     if this_processor().lanes < 8:
         pytest.skip("this processor has no vectors of eight floats")
-    _check(Maker(machine(Processor(8, 16, 2.0)), 2), (*FLAGS, "-mavx2", "-mfma", "-Werror"))
+    flags = (*FLAGS, "-mavx2", "-mfma", "-Werror")
+    _check(Maker(machine(Processor(8, 16, 2.0)), 2), flags, range(0, len(PAIRS), 2))
 
 
 @pytest.mark.slow
 def test_in_four_lanes() -> None:
-    _check(Maker(PLAIN, seed=3), (*FLAGS, "-Werror"))
+    _check(Maker(PLAIN, seed=3), (*FLAGS, "-Werror"), range(1, len(PAIRS), 2))
 
 
-def _check(m: Maker, flags: tuple[str, ...], chosen: Sequence[int] = range(len(PAIRS))) -> None:
+def _check(m: Maker, flags: tuple[str, ...], chosen: Sequence[int]) -> None:
     made = [PAIRS[number](m) for number in chosen]
     m.finish(*(value for both in made for value in both))
     found = m.run(flags)
