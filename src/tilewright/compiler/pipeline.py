@@ -322,7 +322,8 @@ def resolve(
     if isinstance(machine, str | Path):
         from tilewright.machine.load import load_machine
 
-        source, machine = str(machine), load_machine(Path(machine))
+        source = str(machine)
+        machine = load_machine(Path(machine), complete=target.completes_machines)
     if machine is not None and cpu is not None:
         raise refuse("option-cpu", "the given machine already has a processor", "--cpu")
     described = machine or (target.machine() if cpu is None else target.variant(cpu))

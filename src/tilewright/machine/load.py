@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine.checks import shown
 from tilewright.machine.forms import GROUPS, machine_of
+from tilewright.machine.implied import with_implied
 from tilewright.machine.model import Machine
 
 MAX_FILE = 256 << 10
@@ -23,26 +24,27 @@ MAX_FILE = 256 << 10
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def load_machine(source: str | Path) -> Machine:
-    """Read a machine file, or its text (a ``str`` with a line break).
+def load_machine(source: str | Path, *, complete: bool = False) -> Machine:
+    """Read a machine file, or its text (a ``str`` with a line break); a ``complete`` machine has
+    what the file leaves to the compiler, too (implied.py).
 
     Raises TilewrightError: ``machine-file`` when it cannot be read or is not TOML,
     ``machine-invalid`` with the key of everything that is wrong in it.
     """
     if isinstance(source, str) and "\n" in source:
-        return _parse(source, "")
+        return _parse(source, "", complete)
     path = Path(source)
     try:
         if not path.is_file():
             raise refuse("machine-file", "there is no such file", shown(source))
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
-        return _parse(content.decode(), str(source))
+        return _parse(content.decode(), str(source), complete)
     except (OSError, ValueError) as error:
         raise refuse("machine-file", shown(error), shown(source)) from None
 
 
-def _parse(text: str, source: str) -> Machine:
+def _parse(text: str, source: str, complete: bool) -> Machine:
     if len(text) > MAX_FILE:
         raise refuse("machine-file", f"larger than {MAX_FILE} bytes", source)
     try:
@@ -50,7 +52,8 @@ def _parse(text: str, source: str) -> Machine:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else shown(error)
         raise refuse("machine-file", f"not TOML: {reason}", source) from None
-    return machine_of(_parts_as_lists(data, source), source)
+    machine = machine_of(_parts_as_lists(data, source), source)
+    return with_implied(machine, data) if complete else machine
 
 
 def _parts_as_lists(data: dict[str, Any], source: str) -> dict[str, Any]:

@@ -67,6 +67,9 @@ class Target(ABC):
     falls_back: bool = False
     """Whether the host runs the kernels that its instructions cannot say, so that no network is
     refused for one of them. ``emit`` then tells which they are (``KernelError``)."""
+    completes_machines: ClassVar[bool] = False
+    """Whether machine files may leave fusions and what stays on the chip to the compiler
+    (machine/implied.py)."""
     runs: ClassVar[bool] = True
     """Whether something here runs its packages, or else only other tools."""
     levels: ClassVar[Mapping[str, str]] = {"graph": "graph", "tile": "tile", "program": "program"}

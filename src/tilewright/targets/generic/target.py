@@ -44,6 +44,7 @@ class InstructionTarget(WordTarget):
         }
     )
     falls_back = True
+    completes_machines = True
     image = TABLES
 
     def instruction_set(self, machine: Machine) -> InstructionSet:

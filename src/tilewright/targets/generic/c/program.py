@@ -115,12 +115,19 @@ def kernel_text(
 
 
 def _declared(prefix: str, kernels: Sequence[CompiledKernel], functions: Sequence[str]) -> str:
-    """The kernels' declarations, each with its nodes."""
+    """The kernels' declarations, each with its nodes, and what an earlier one has to leave it."""
     return "\n".join(
-        f"/* {comment(', '.join(item.kernel.nodes))} */\n"
+        f"/* {comment(', '.join(item.kernel.nodes) + _found(item))} */\n"
         f"void {function}(const struct {prefix}_memory *{MEMORY});"
         for item, function in zip(kernels, functions, strict=True)
     )
+
+
+def _found(item: CompiledKernel) -> str:
+    """The operands that a kernel finds on the chip, as words behind its nodes."""
+    stays = () if item.schedule is None else item.schedule.stays
+    found = ", ".join(resident.operand for resident in stays if resident.live_in)
+    return f"; finds {found} on the chip" if found else ""
 
 
 def _table(network: str, prefix: str, functions: Sequence[str]) -> str:
