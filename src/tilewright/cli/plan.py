@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.numbers import NumberOptions
 
 if TYPE_CHECKING:
+    from tilewright.network.limits import NetworkLimits
     from tilewright.planning import Plan
 
 MANY = 0.25
@@ -45,7 +47,7 @@ def plan_command(
 
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
-    from tilewright.compiler.build import settle_engines
+    from tilewright.compiler.build import limits_of, settle_engines
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.graph.dialect import KernelOp
     from tilewright.planning import Planner
@@ -94,8 +96,10 @@ def plan_command(
         if beside is not None:
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
+    limits = limits_of(state)
     if as_json:
-        console.print_json({"target": chosen.name, "machine": machine.name, "kernels": rows})
+        said = {"target": chosen.name, "machine": machine.name, "kernels": rows}
+        console.print_json(said | ({} if limits is None else {"limits": asdict(limits)}))
         return
     planned = [row for row in rows if row["engine"] == "accelerator"]
     heads = ("cycles", "bound", "granule", "bytes")
@@ -120,15 +124,21 @@ def plan_command(
         _say_beside(planner, beside, planned)
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
-    console.say("\n".join(["", *summary(rows, machine.clock_hz, elapsed)]))
+    console.say("\n".join(["", *summary(rows, machine.clock_hz, elapsed, limits)]))
 
 
 SLOWEST = 4
 """Kernels that the summary names."""
 
 
-def summary(rows: Sequence[dict[str, Any]], clock_hz: float, elapsed: float) -> list[str]:
-    """Summarise a plan in ten lines at most: time, bounds, the slowest kernels, the host's.
+def summary(
+    rows: Sequence[dict[str, Any]],
+    clock_hz: float,
+    elapsed: float,
+    limits: NetworkLimits | None = None,
+) -> list[str]:
+    """Summarise a plan in twelve lines at most: time, bounds, limits, the slowest kernels, the
+    host's.
 
     ``elapsed`` are the seconds that the command has taken from the model to the plan.
     """
@@ -147,6 +157,7 @@ def summary(rows: Sequence[dict[str, Any]], clock_hz: float, elapsed: float) -> 
             f" that move {moved:,} bytes",
             f"granule bound {granule:,.0f} cycles, {_share(granule, cycles)} of the total; "
             f"physical bound {bound:,.0f}, {_share(bound, cycles)}",
+            *([] if limits is None else _limits(limits, cycles, len(planned))),
         ]
         slowest = sorted(planned, key=_cycles, reverse=True)[:SLOWEST]
         lines += [
@@ -161,6 +172,17 @@ def summary(rows: Sequence[dict[str, Any]], clock_hz: float, elapsed: float) -> 
     searched = sum(row["seconds"] for row in planned)
     lines.append(f"took {elapsed:.2f} s, of which the search for schedules {searched:.2f} s")
     return lines
+
+
+def _limits(limits: NetworkLimits, cycles: float, count: int) -> list[str]:
+    """The bound with all intermediates on the chip, and how busy what is."""
+    limited = ", ".join(f"{name} {n}" for name, n in limits.kernels.items())
+    busy = ", ".join(f"{name} {_share(n, cycles)}" for name, n in limits.work.items())
+    return [
+        f"bound with all intermediates on the chip {limits.cycles:,.0f} cycles, "
+        f"{_share(limits.cycles, cycles)}, by {limits.resource}",
+        f"limits of the {count} kernels: {limited}; busy: {busy}",
+    ]
 
 
 def _share(part: float, whole: float) -> str:

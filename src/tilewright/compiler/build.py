@@ -30,6 +30,7 @@ from tilewright.graph.placement import arenas_of
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.network.limits import NetworkLimits, network_limits
 from tilewright.network.overlap import added_cycles
 from tilewright.numbers.calibration import (
     Samples,
@@ -253,6 +254,7 @@ def _write(
     try:
         state.target.emit(compilation, program)
         state.plans = _plans_in_a_row(state)
+        limits = limits_of(state)
         write_package(
             directory,
             state.target,
@@ -260,6 +262,7 @@ def _write(
             state.plans,
             state.name,
             state.notes,
+            on_chip_bound=None if limits is None else limits.cycles,
             empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
         )
     except KernelError:
@@ -267,6 +270,14 @@ def _write(
         shutil.rmtree(program, ignore_errors=True)
         raise
     check_files(state)
+
+
+def limits_of(state: CompilationState) -> NetworkLimits | None:
+    """The limits of a planned network; None on machines whose memories software does not manage."""
+    planned = {k.kernel.symbol: k.kernel for k in state.kernels if k.schedule is not None}
+    if not planned or not state.machine.moves:
+        return None
+    return network_limits(network_of(state.network), planned, state.machine)
 
 
 def _plans_in_a_row(state: CompilationState) -> dict[str, Plan]:

@@ -158,6 +158,8 @@ class Manifest(_Part):
     activation_bytes: int
     lower_bound_memory_bytes: int
     """Weights and the most bytes of activations that are live at once."""
+    on_chip_bound: float | None = None
+    """Cycles below which no run gets even if every intermediate stays on the chip."""
     notes: tuple[str, ...] = ()
     runs: bool = True
     """True if something here runs it, false if only other tools do."""

@@ -29,10 +29,12 @@ def write_package(
     notes: Sequence[str],
     *,
     empty: Sequence[Tensor] = (),
+    on_chip_bound: float | None = None,
 ) -> None:
     """Make a package of a directory that has the target's program; ``plans`` are by symbol.
 
-    ``empty`` are outputs without elements, which the network does not have.
+    ``empty`` are outputs without elements, which the network does not have; ``on_chip_bound`` is
+    the network's bound with every intermediate on the chip (network/limits.py).
     """
     network = network_of(compilation.network)
     arenas = compilation.arenas
@@ -52,6 +54,7 @@ def write_package(
         peak_memory_bytes=sum(arenas.values()),
         activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
+        on_chip_bound=on_chip_bound,
         notes=tuple(notes),
         empty_outputs=tuple(empty),
         runs=target.runs,

@@ -87,6 +87,7 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         "clock_hz": clock,
         "bound_cycles": whole["bound_cycles"],
         "granule_bound_cycles": whole["granule_bound_cycles"],
+        "on_chip_bound_cycles": manifest.on_chip_bound,
         "predicted_cycles": whole["predicted_cycles"],
         "peak_memory_bytes": manifest.peak_memory_bytes,
         "lower_bound_memory_bytes": manifest.lower_bound_memory_bytes,

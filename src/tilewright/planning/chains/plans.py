@@ -22,20 +22,13 @@ from tilewright.machine import Machine
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.space import Candidates, Search
 from tilewright.planning.chains.units import Places, Unit, units_of
-from tilewright.planning.cost.bounds import (
-    compute_cycles,
-    engine_flows,
-    granule_bound,
-    main_bandwidth,
-    peak_cycles,
-    physical_bound,
-    primitives_for,
-)
+from tilewright.planning.cost.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.cost.loads import loads_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.space.footprint import uses_of, whole_elements
+from tilewright.planning.space.footprint import uses_of
 from tilewright.planning.space.tilings import no_tile_fits
 
 TIMED = 3
@@ -116,26 +109,9 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
         every = primitives_for(kernel, machine)
         physical = min(physical_bound(kernel, machine, each) for each in every)
         return physical, min(granule_bound(kernel, machine, each) for each in every)
-    peak: dict[str, float] = {}
-    granule: dict[str, float] = {}
-    moving: dict[str, float] = {}
-    moved = 0
-    for unit in kernels_of(kernel):
-        primitives = primitives_for(unit, machine)
-        fastest = min(primitives, key=lambda primitive: compute_cycles(unit, primitive))
-        for total, cycles in ((peak, peak_cycles), (granule, compute_cycles)):
-            engine = fastest.engine
-            total[engine] = total.get(engine, 0.0) + min(cycles(unit, each) for each in primitives)
-        internal = {o.name for o in kernel.produced}
-        flows = [engine_flows(unit, machine, each, internal) for each in primitives]
-        for engine in flows[0]:
-            least = min(sum(flow.get(engine, {}).values()) for flow in flows)
-            moving[engine] = moving.get(engine, 0.0) + least
-        for operand in unit.operands:
-            if operand.name not in internal and not operand.resident_in:
-                moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes
-    traffic = max(moved / main_bandwidth(machine), *moving.values(), 0.0)
-    return max(traffic, *peak.values()), max(traffic, *granule.values())
+    loads = loads_of(kernels_of(kernel), machine, {o.name for o in kernel.produced})
+    traffic = loads.traffic(machine)
+    return max(traffic, *loads.peak.values()), max(traffic, *loads.granule.values())
 
 
 def kernels_of(kernel: Kernel) -> list[Kernel]:

@@ -1,0 +1,77 @@
+"""The limits of a whole network on a machine: a bound on its cycles, and what limits its kernels.
+
+A kernel's own bounds count what it reads and writes. If every intermediate stayed on the chip, main
+memory would move the constants, the network's inputs and outputs, and what the host takes or gives,
+each once; and if all of that overlapped with all computes, the busiest engine would set the time::
+
+    bound = max(work of each engine over all kernels, bytes that must move / bandwidth)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.operation import Operation
+from tilewright.graph.passes.editing import bytes_of
+from tilewright.ir import SSAValue
+from tilewright.machine import Machine
+from tilewright.planning.chains.plans import kernels_of
+from tilewright.planning.cost.bounds import main_bandwidth
+from tilewright.planning.cost.loads import loads_of
+from tilewright.planning.domain import Kernel
+
+
+@dataclass(frozen=True)
+class NetworkLimits:
+    """A network's bound with every intermediate on the chip, and what limits its kernels."""
+
+    cycles: float
+    resource: str
+    """The engine, or the memory, whose work the bound is."""
+    kernels: Mapping[str, int]
+    """By resource, the kernels that it limits, each with its own intermediates in main memory."""
+    work: Mapping[str, float]
+    """By engine that computes, the cycles of its work."""
+
+
+def network_limits(
+    network: NetworkOp, kernels: Mapping[str, Kernel], machine: Machine
+) -> NetworkLimits:
+    """The limits of a network of which ``kernels``, by symbol, run on the accelerator."""
+    work: dict[str, float] = {}
+    limited: Counter[str] = Counter()
+    for kernel in kernels.values():
+        internal = {operand.name for operand in kernel.produced}
+        loads = loads_of(kernels_of(kernel), machine, internal)
+        asked = {machine.main: loads.traffic(machine), **loads.granule}
+        limited[max(asked, key=lambda name: asked[name])] += 1
+        for engine, cycles in loads.granule.items():
+            work[engine] = work.get(engine, 0.0) + cycles / machine.cores
+    moved = sum(map(bytes_of, set(_moved(network, kernels))))
+    asked = {machine.main: moved / main_bandwidth(machine), **work}
+    resource = max(asked, key=lambda name: asked[name])
+    return NetworkLimits(asked[resource], resource, dict(limited.most_common()), work)
+
+
+def _moved(network: NetworkOp, kernels: Mapping[str, Kernel]) -> Iterator[SSAValue]:
+    """Yield the tensors that pass main memory even if every intermediate stays on the chip."""
+    made: set[SSAValue] = set()
+    for op in network.block.ops:
+        if isinstance(op, KernelOp) and op.symbol.data in kernels:
+            yield from (root for value in op.inputs for root in _roots(value) if root not in made)
+            made.add(op.result)
+        elif isinstance(op, KernelOp) or not isinstance(op, Operation):
+            yield from (root for value in op.operands for root in _roots(value) if root in made)
+
+
+def _roots(value: SSAValue) -> Iterator[SSAValue]:
+    """Yield the tensors of which a value is a view."""
+    owner = value.owner
+    if isinstance(owner, Operation) and not isinstance(owner, KernelOp):
+        for source in owner.inputs:
+            yield from _roots(source)
+    else:
+        yield value

@@ -1,0 +1,59 @@
+"""The bound of a network with every intermediate on the chip, and what limits its kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tilewright
+from tests.machine.test_implied import APART, ONE_SRAM, written
+
+
+def network(folder: Path, channels: int, size: int) -> Path:
+    """Three convolutions of one shape, 3x3, in a row."""
+    random = np.random.default_rng(0)
+    names = ["x", "a", "b", "y"]
+    weights = [
+        helper.make_tensor(
+            f"w{n}", TensorProto.FLOAT, (channels, channels, 3, 3),
+            random.normal(0, 0.05, channels * channels * 9),
+        )
+        for n in range(3)
+    ]  # fmt: skip
+    nodes = [
+        helper.make_node("Conv", [names[n], f"w{n}"], [names[n + 1]], pads=[1] * 4)
+        for n in range(3)
+    ]
+    shape = (1, channels, size, size)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n in "xy"]
+    path = folder / "network.onnx"
+    graph = helper.make_graph(nodes, "network", ends[:1], ends[1:], weights)
+    onnx.save(helper.make_model(graph), path)
+    return path
+
+
+@pytest.mark.parametrize(("channels", "size"), [(16, 20), (64, 4)])
+def test_the_bound_counts_what_must_move_once(channels: int, size: int, tmp_path: Path) -> None:
+    """Work and bytes from the shapes alone: on 16 x 16 multipliers, at 4 bytes a cycle."""
+    model = network(tmp_path, channels, size)
+    work = 3 * (8 + size * size * (channels // 16) ** 2 * 9)
+    # fixed16: an image in and one out, and three weights.
+    moved = 2 * (2 * channels * size * size + 3 * channels * channels * 9) / 4
+    bounds: list[float] = []
+    for text in (APART, ONE_SRAM):
+        package = tilewright.compile(model, written(tmp_path, text))
+        summary = package.summary()
+        bounds.append(summary["on_chip_bound_cycles"])
+        assert summary["predicted_cycles"] >= 0.99 * bounds[-1]
+    assert bounds == [pytest.approx(max(work, moved), rel=0.02)] * 2
+
+
+def test_the_report_says_all_three(tmp_path: Path) -> None:
+    package = tilewright.compile(network(tmp_path, 16, 20), written(tmp_path, ONE_SRAM))
+    said = " ".join(package.report().split())
+    for part in ("of the granule bound", "of the physical bound", "intermediates on the chip"):
+        assert part in said
