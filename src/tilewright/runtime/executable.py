@@ -201,6 +201,7 @@ class Executable:
     def runner(self) -> Runner:
         """The target's runner, made when first asked for."""
         if self._runner is None:
+            from tilewright.codegen.program.interface import PlannedKernel
             from tilewright.targets.base import find_target
 
             with self._libraries.at_hand():
@@ -208,6 +209,10 @@ class Executable:
                 self._refuse_other_ports(runner)
                 if self._libraries.files:
                     runner.build()
+            runner.planned = {
+                entry.name: PlannedKernel(entry.buffers, entry.peak_cycles)
+                for entry in self.manifest.kernels
+            }
             self._runner = runner
         return self._runner
 
@@ -300,6 +305,11 @@ class Executable:
         if measured is None:
             raise refuse("profile-missing", "nothing has run yet", help="call run() first")
         return measured
+
+    @property
+    def has_run(self) -> bool:
+        """True if ``profile`` has a run to tell of."""
+        return self._profile is not None or self._measured is not None
 
     def _last_profile(self) -> Profile | None:
         if self._profile is None and self._measured is not None:

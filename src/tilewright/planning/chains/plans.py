@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import product
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Primitive
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.space import Candidates, Search
 from tilewright.planning.chains.units import Places, Unit, units_of
@@ -32,6 +32,7 @@ from tilewright.planning.cost.bounds import (
     primitives_for,
 )
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import on_one_core
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
@@ -136,6 +137,19 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
                 moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes
     traffic = max(moved / main_bandwidth(machine), *moving.values(), 0.0)
     return max(traffic, *peak.values()), max(traffic, *granule.values())
+
+
+def compute_peak(kernel: Kernel, machine: Machine) -> float:
+    """Cycles of a kernel's computes and of its producers', one after the other, at peak on all
+    cores."""
+
+    def cycles(unit: Kernel, primitive: Primitive) -> float:
+        return peak_cycles(unit, primitive) / (1 if on_one_core(primitive) else machine.cores)
+
+    return sum(
+        min(cycles(unit, primitive) for primitive in primitives_for(unit, machine))
+        for unit in kernels_of(kernel)
+    )
 
 
 def kernels_of(kernel: Kernel) -> list[Kernel]:
