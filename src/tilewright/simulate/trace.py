@@ -2,8 +2,8 @@
 
 Open the file at https://ui.perfetto.dev or chrome://tracing. The first track shows the kernels,
 each from the end of all that came before it to its own end; then comes one track per engine with
-its commands; then the counters. Where latencies of an engine's transfers overlap, a command is drawn from the end of
-the one before; ``args`` has its own start.
+its commands; then the counters. Where latencies of an engine's transfers overlap, a command is
+drawn from the end of the one before; ``args`` has its own start.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def write_trace(
     """Write one event per command; ``kernels[k]`` names kernel k, ``nodes[k]`` its model nodes.
 
     ``label`` names a command (by default it bears its kernel's name), ``line`` its place in a
-    source text. ``counters`` come as tracks of their own. Times are those of ``machine.clock_hz``. The same spans give the same bytes; the
-    file is written piece by piece, in memory that does not grow with the number of commands.
+    source text. ``counters`` come as tracks of their own. Times are those of ``machine.clock_hz``.
+    The same spans give the same bytes; the file is written piece by piece, in memory that does not
+    grow with the number of commands.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')

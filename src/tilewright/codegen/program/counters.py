@@ -1,8 +1,8 @@
 """Counters of a simulated run for traces: bytes taken of memories, bandwidth, busy multipliers.
 
 Bandwidth and multipliers are means over ``BINS`` equal parts of the run at most, so that a trace of
-millions of commands gets thousands of counter events. What flows in a part is exact: the integral of
-a counter over the run is the number of bytes, or of cycles at peak, of all commands.
+millions of commands gets thousands of counter events. What flows in a part is exact: the integral
+of a counter over the run is the number of bytes, or of cycles at peak, of all commands.
 """
 
 from __future__ import annotations

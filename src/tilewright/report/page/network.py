@@ -98,7 +98,11 @@ def _stays(name: str, written: Sequence[KernelBuffer], read: Sequence[KernelBuff
     """The memory in which one kernel leaves a tensor and another finds it; "" for none."""
     places = {(b.memory, b.address) for b in written if b.stays and b.tensor == name}
     return next(
-        (b.memory for b in read if b.stays and (b.memory, b.address) in places and b.tensor == name),
+        (
+            b.memory
+            for b in read
+            if b.stays and (b.memory, b.address) in places and b.tensor == name
+        ),
         "",
     )
 
