@@ -308,7 +308,7 @@ class Executable:
 
     @property
     def has_run(self) -> bool:
-        """True if ``profile`` has a run to tell of."""
+        """True if ``profile`` tells of a run."""
         return self._profile is not None or self._measured is not None
 
     def _last_profile(self) -> Profile | None:
@@ -429,6 +429,11 @@ class Executable:
         ``kernels`` all kernels are listed, the slowest first, with their schedules.
         """
         return report(self.manifest, self.summary(), kernels=kernels)
+
+    def _repr_html_(self) -> str:
+        from tilewright.runtime.notebook import summary_table
+
+        return summary_table(self)
 
     def summary(self) -> dict[str, Any]:
         """Totals of the plan and of a run, as ``tilewright run --json`` prints them; ``report``

@@ -17,6 +17,7 @@ from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.report.page.intervals import EngineTimeline, engine_timelines, shares_of
 from tilewright.report.page.network import Edge, Window, network_figures
+from tilewright.runtime.dynamic import DynamicExecutable
 from tilewright.runtime.glance import target_name
 from tilewright.runtime.manifest import KernelEntry, Manifest
 from tilewright.runtime.summary import summary
@@ -129,6 +130,8 @@ def figures(executable: Executable) -> Figures:
     Where nothing has run, simulated times are those of any run if they do not depend on values;
     otherwise they are predicted.
     """
+    if isinstance(executable, DynamicExecutable):
+        executable = executable.last
     manifest = executable.manifest
     machine = machine_of(manifest.machine, str(executable.directory))
     ran = executable.has_run

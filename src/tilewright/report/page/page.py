@@ -36,7 +36,8 @@ MOST_LEVELS = 4000
 def page(runs: Sequence[Figures], library: str, sweep: Sweep | None = None) -> str:
     """The text of the page; ``library`` is ``vega_script()``."""
     title = ", ".join(figures.name for figures in runs) or "Sweep"
-    script = (FOLDER / "page.js.in").read_text(encoding="utf-8")
+    names = ("page.js.in", "timeline.js.in")
+    script = "".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
     links, sections = html_sections(runs, sweep is not None)
     data = {
         "runs": [_run(figures) for figures in runs],
@@ -138,14 +139,18 @@ def _level(level: Intervals, kernels: Sequence[int]) -> dict[str, Any]:
 
 
 def _memory(memory: MemoryFigures, numbers: Mapping[str, int], end: float) -> dict[str, Any]:
-    ordered = sorted(memory.occupants, key=lambda each: -each.bytes * (each.end - each.start))
+    whole_run = [each for each in memory.occupants if not each.kernels]
+    fixed = sum(each.bytes for each in whole_run)
+    occupants = [each for each in memory.occupants if each.kernels]
+    ordered = sorted(occupants, key=lambda each: -each.bytes * (each.end - each.start))
     shown = [each for each in ordered[:MOST_OCCUPANTS] if each.bytes and each.end > each.start]
     times, levels = _thinned(*memory.taken, end)
     return {
         "name": memory.name,
         "bytes": memory.bytes,
         "peak": memory.peak,
-        "left": len(memory.occupants) - min(len(memory.occupants), MOST_OCCUPANTS),
+        "fixed": fixed,
+        "left": len(occupants) - min(len(occupants), MOST_OCCUPANTS),
         "tensor": [each.tensor for each in shown],
         "role": [each.role for each in shown],
         "address": [each.address for each in shown],
@@ -156,7 +161,7 @@ def _memory(memory: MemoryFigures, numbers: Mapping[str, int], end: float) -> di
         "end": [_number(each.end) for each in shown],
         "kernel": [numbers.get(each.kernels[0], -1) if each.kernels else -1 for each in shown],
         "times": [_number(time) for time in times],
-        "taken": levels,
+        "taken": [max(level - fixed, 0) for level in levels],
     }
 
 
