@@ -98,7 +98,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 block_cycles=0 if blocks is None else blocks.cycles,
                 unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
                 operations=sum(unit.anchor.iterations for unit in kernels_of(item.kernel)),
-                peak_cycles=compute_peak(item.kernel, compilation.machine),
+                peak_cycles=compute_peak(item.kernel, compilation.machine, kernel_plan.schedule),
                 buffers=buffers_of(item.programs),
             )
         )

@@ -41,6 +41,9 @@ class Reader(HTMLParser):
         if tag == "script":
             self.scripts.append("")
 
+    def handle_endtag(self, tag: str) -> None:
+        self.elements.append((f"/{tag}", {}))
+
     def handle_data(self, data: str) -> None:
         if self.elements and self.elements[-1][0] == "script":
             self.scripts[-1] += data

@@ -26,6 +26,7 @@ from tilewright.planning.cost.bounds import (
     compute_cycles,
     engine_flows,
     granule_bound,
+    least_compute,
     main_bandwidth,
     peak_cycles,
     physical_bound,
@@ -139,16 +140,19 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
     return max(traffic, *peak.values()), max(traffic, *granule.values())
 
 
-def compute_peak(kernel: Kernel, machine: Machine) -> float:
-    """Cycles of a kernel's computes and of its producers', one after the other, at peak on all
-    cores."""
+def compute_peak(kernel: Kernel, machine: Machine, schedule: Schedule) -> float:
+    """Cycles of a kernel's computes and of its producers', one after the other, at the peak of the
+    primitives that compute them, on all cores."""
 
-    def cycles(unit: Kernel, primitive: Primitive) -> float:
-        return peak_cycles(unit, primitive) / (1 if on_one_core(primitive) else machine.cores)
+    def cycles(primitive: Primitive) -> float:
+        cores = 1 if on_one_core(primitive) else machine.cores
+        return least_compute(kernel.alone, machine, primitive) / cores
 
-    return sum(
-        min(cycles(unit, primitive) for primitive in primitives_for(unit, machine))
-        for unit in kernels_of(kernel)
+    possible = primitives_for(kernel.alone, machine)
+    chosen = [primitive for primitive in possible if primitive.name == schedule.primitive]
+    inner = zip(kernel.producers, schedule.producers, strict=False)
+    return min(cycles(primitive) for primitive in chosen or possible) + sum(
+        compute_peak(producer, machine, its) for producer, its in inner
     )
 
 

@@ -40,7 +40,8 @@ class KernelFigures:
     engine: str
     """``accelerator`` or ``host``."""
     limit: str
-    """What its physical bound is the time of: ``compute``, ``main memory`` or a move; ``host``."""
+    """What its physical bound is the time of: ``compute``, ``memory`` (main memory and caches) or
+    a move; ``host``."""
     seconds: float | None
     """Time: measured, simulated, or predicted where nothing has run."""
     share: float | None
@@ -291,7 +292,7 @@ def _limit(row: Facts, entry: KernelEntry | None) -> str:
         return ""
     if entry.peak_cycles >= bound * (1 - 1e-9):
         return "compute"
-    return entry.slow_move.partition(",")[0] or "main memory"
+    return entry.slow_move.partition(",")[0] or "memory"
 
 
 def _renamed(occupant: Occupant, names: Mapping[str, str]) -> Occupant:

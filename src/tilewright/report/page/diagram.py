@@ -122,7 +122,7 @@ class _Diagram:
             f'<g class="{kind}"><title>{_text(title)}</title>'
             f'<rect x="{x:.1f}" y="{y - high / 2:.1f}" width="{BOX}" height="{high}" rx="5"/>'
         )
-        self.label(x + 8, y - 3, _short(name, 20), "name")
+        self.label(x + 8, y - 3, _short(name, 18), "name")
         self.label(x + 8, y + 12, _short(about, 24))
         self.lines.append("</g>")
 
