@@ -20,6 +20,9 @@ MACHINE = ROOT / "examples" / "machines" / "small-npu.toml"
 PARTS = ("machine", "layers", "timeline")
 """The parts of the page that are drawn, below the title and the summary."""
 
+CLIP = {"x": 0, "y": 0, "width": 1100, "height": 2010}
+"""Pixels of the picture: the charts of further memories are left out."""
+
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
@@ -41,7 +44,7 @@ def draw(picture: Path) -> None:
         keep = [f"#{name}" for name in ("summary", *PARTS)]
         others = f"nav, main > section:not({', '.join(keep)})"
         tab.add_style_tag(content=f"{others} {{ display: none; }}")
-        tab.locator("body").screenshot(path=picture)
+        tab.screenshot(path=picture, full_page=True, clip=CLIP)
         browser.close()
 
 

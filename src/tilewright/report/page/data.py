@@ -15,6 +15,7 @@ from tilewright.codegen.program.buffers import Levels, Occupant, occupants_of, t
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.machine.model import Engine, Memory
 from tilewright.report.page.intervals import EngineTimeline, engine_timelines, shares_of
 from tilewright.report.page.network import Edge, Window, network_figures
 from tilewright.runtime.dynamic import DynamicExecutable
@@ -142,8 +143,13 @@ def figures(executable: Executable) -> Figures:
 
 def figures_of_run(facts: Facts, name: str) -> Figures:
     """The figures in the JSON that ``tilewright run --json`` prints: kernels and totals alone."""
+    # The JSON does not describe the machine: what a machine has at least stands for it.
     machine = Machine(
-        name=name, clock_hz=float(facts["clock_hz"]), memories=(), engines=(), primitives=()
+        name=name,
+        clock_hz=float(facts["clock_hz"]),
+        memories=(Memory(name="dram"),),
+        engines=(Engine(name="engine"),),
+        primitives=(),
     )
     rows = tuple(_kernel(row, None, None) for row in facts["kernels"])
     kind, unit = _kind(facts)

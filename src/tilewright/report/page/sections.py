@@ -151,7 +151,7 @@ def html_sections(runs: Sequence[Figures], sweep: bool) -> tuple[str, str]:
     if sweep:
         parts.append(("sweep", "Sweep", _SWEEP))
     if runs:
-        if any(figures.machine.memories for figures in runs):
+        if any(figures.machine.primitives for figures in runs):
             parts.append(("machine", "Machine", _for_each(runs, _machine)))
         parts += [
             ("roofline", "Roofline", _ROOFLINE),
@@ -187,7 +187,7 @@ def _summary(figures: Figures) -> str:
 
 
 def _machine(figures: Figures) -> str:
-    if not figures.machine.memories:
+    if not figures.machine.primitives:
         return "<p>A run's JSON does not hold the machine.</p>"
     return f'<div class="wide">{machine_diagram(figures.machine)}</div>'
 
