@@ -92,13 +92,13 @@ def _opened(
 ) -> Executable:
     from tilewright.cli.run import is_package, open_or_compile
 
-    # A package beside models has its own target.
-    own = is_package(source)
+    # A package beside models keeps its target.
+    compiled = is_package(source)
     executable = open_or_compile(
         source,
-        None if own else target,
-        ModelOptions(shape=options.shape) if own else options,
-        {} if own else formats.chosen,
+        None if compiled else target,
+        ModelOptions(shape=options.shape) if compiled else options,
+        {} if compiled else formats.chosen,
         progress,
         files=inputs,
     )

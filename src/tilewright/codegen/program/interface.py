@@ -162,7 +162,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """What a trace shows of a kernel's plan."""
+    """The part of a kernel's plan that a trace shows."""
 
     buffers: tuple[KernelBuffer, ...] = ()
     peak_cycles: float | None = None

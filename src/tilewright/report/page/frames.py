@@ -1,4 +1,4 @@
-"""Figures as pandas DataFrames."""
+"""Tables of figures as pandas DataFrames."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class EngineTimeline:
-    """What one engine does over a run."""
+    """The commands of one engine over a run."""
 
     name: str
     moves: bool
@@ -135,7 +135,7 @@ def joined(whole: Intervals, most: int) -> Intervals:
 
 @dataclass(frozen=True)
 class Shares:
-    """What the cycles of each kernel went into; the three sum to the kernel's cycles."""
+    """The cycles of each kernel by what they went into; the three sum to the kernel's cycles."""
 
     compute: Floats
     """Cycles in which an engine computes."""

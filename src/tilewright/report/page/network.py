@@ -1,4 +1,4 @@
-"""What the final graph says of a network's kernels: edges between them, and main memory."""
+"""Facts of the final graph about a network's kernels: edges between them, and main memory."""
 
 from __future__ import annotations
 
