@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
     from tilewright.frontends import load
     from tilewright.machine import Machine
+    from tilewright.report.page.data import figures
     from tilewright.runtime import Cache
     from tilewright.shapes import Bounds
 
@@ -33,6 +34,7 @@ _HOMES = {
     "DynamicExecutable": "tilewright.compiler.packages",
     "Cache": "tilewright.runtime",
     "Bounds": "tilewright.shapes",
+    "figures": "tilewright.report.page.data",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "TilewrightError",
     "__version__",
     "compile",
+    "figures",
     "load",
 ]
 

@@ -71,6 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
     np.savez(made.folder / "x.npz", x=image)
     np.savez(made.folder / "unnamed.npz", image)
     np.save(made.folder / "fc1_out.npy", np.zeros((1, 1, 1, 256), np.float32))
+    (made.folder / "rows.csv").write_text("memory.sram.bytes,predicted_cycles\n1,2\n2,1\n")
     np.savez(made.folder / "samples.npz", x=np.stack([image[0], image[0] * 2]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TILEWRIGHT_CACHE", str(made.folder / "cache"))
@@ -95,6 +96,7 @@ BASE = {
     "replay": "replay @/model.onnx -t cambricon-x --random 1",
     "memory": "memory @/model.onnx",
     "quantise": "quantise @/model.onnx --numbers int8 --calibration @/samples.npz",
+    "report": "report @/model.onnx -t cambricon-x -o @/report.html",
     "bench": "bench @/model.onnx -t cambricon-x",
     "cache": "cache",
     "tune": "tune @/model.onnx --database @/tuned.json --seconds 0.01",
@@ -163,6 +165,7 @@ OWN = {
     ("opt", "--passes"): "-p place-moves @/kernel.mlir",
     ("opt", "--weights"): "--weights @/weights.safetensors @/kernel.mlir",
     ("plan", "--beside"): "--beside greedy",
+    ("report", "--sweep"): "--sweep @/rows.csv",
     ("run", "--check"): "--check --random 1",
     ("run", "--model"): "--model @/model.onnx --check --random 1",
     ("run", "--engine"): "--engine DLP",

@@ -47,6 +47,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "quantise:quantise",
         "Print the error that each layer adds in another number format, worst first.",
     ),
+    "report": (
+        "report:report",
+        "Write one page, which works offline, about where time and memory go.",
+    ),
     "bench": (
         "bench:bench",
         "Run a model or a package several times; print minimum, median and maximum.",

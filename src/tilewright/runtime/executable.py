@@ -205,6 +205,7 @@ class Executable:
     def runner(self) -> Runner:
         """The target's runner, made when first asked for."""
         if self._runner is None:
+            from tilewright.codegen.program.interface import PlannedKernel
             from tilewright.targets.base import find_target
 
             with self._libraries.at_hand():
@@ -212,6 +213,10 @@ class Executable:
                 self._refuse_other_ports(runner)
                 if self._libraries.files:
                     runner.build()
+            runner.planned = {
+                entry.name: PlannedKernel(entry.buffers, entry.peak_cycles)
+                for entry in self.manifest.kernels
+            }
             self._runner = runner
         return self._runner
 
@@ -304,6 +309,11 @@ class Executable:
         if measured is None:
             raise refuse("profile-missing", "nothing has run yet", help="call run() first")
         return measured
+
+    @property
+    def has_run(self) -> bool:
+        """True if ``profile`` tells of a run."""
+        return self._profile is not None or self._measured is not None
 
     def _last_profile(self) -> Profile | None:
         if self._profile is None and self._measured is not None:
@@ -423,6 +433,11 @@ class Executable:
         ``kernels`` all kernels are listed, the slowest first, with their schedules.
         """
         return report(self.manifest, self.summary(), kernels=kernels)
+
+    def _repr_html_(self) -> str:
+        from tilewright.runtime.notebook import summary_table
+
+        return summary_table(self)
 
     def summary(self) -> dict[str, Any]:
         """Totals of the plan and of a run, as ``tilewright run --json`` prints them; ``report``

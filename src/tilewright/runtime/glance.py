@@ -56,7 +56,7 @@ def report(manifest: Manifest, facts: Mapping[str, Any], *, kernels: bool = Fals
     """The report of a package and of its last run; ``facts`` is what ``summary`` gives."""
     rows = sorted(facts["kernels"], key=lambda row: -(row["time"] or 0.0))
     lines = [f"{manifest.model} on {target_name(manifest)}"]
-    lines += [text for label, line in _totals(facts, rows) for text in _entry(label, line)]
+    lines += [text for label, line in summary_lines(facts, rows) for text in _entry(label, line)]
     for note in manifest.notes:
         lines += _entry("note", note)
     what = "simulated" if facts.get("cycles") is not None else "measured"
@@ -79,7 +79,7 @@ def _entry(label: str, text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest)
 
 
-def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
+def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
     """The lines of time, efficiency and memory, each with its label."""
     clock = float(facts["clock_hz"])
     on_host = [row for row in rows if row["engine"] == "host"]

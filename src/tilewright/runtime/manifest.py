@@ -25,6 +25,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
+from tilewright.codegen.program.buffers import KernelBuffer
 from tilewright.errors import refuse
 from tilewright.numerics.element_types import ElementType
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
@@ -129,6 +130,12 @@ class KernelEntry(_Part):
     """Cycles that issuing its instructions takes, where the machine counts that."""
     unbalanced: str = ""
     """Why cores differ from the one whose part the plan prices (planning/cost/balance.py)."""
+    operations: int | None = None
+    """Iterations of its computes: multiply-adds, where they are products."""
+    peak_cycles: float | None = None
+    """Cycles of its computes alone, at the machine's peak."""
+    buffers: tuple[KernelBuffer, ...] = ()
+    """Where its tiles lie on the chip, if its program says so."""
 
 
 class FileEntry(_Part):

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import tilewright
+from tilewright.codegen.program.buffers import buffers_of
 from tilewright.codegen.program.interface import Compilation
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import activation_bound
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
+from tilewright.planning.chains.plans import compute_peak, kernels_of
 from tilewright.planning.cost.balance import imbalance
 from tilewright.planning.cost.limits import issue_cycles, most_blocks, move_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
@@ -99,6 +101,9 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 block_cycles=0 if blocks is None else blocks.cycles,
                 issue_cycles=issue_cycles(item.kernel, compilation.machine, kernel_plan.schedule),
                 unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
+                operations=sum(unit.anchor.iterations for unit in kernels_of(item.kernel)),
+                peak_cycles=compute_peak(item.kernel, compilation.machine, kernel_plan.schedule),
+                buffers=buffers_of(item.programs),
             )
         )
     return rows

@@ -2,14 +2,15 @@
 
 Open the file at https://ui.perfetto.dev or chrome://tracing. The first track shows the kernels,
 each from the end of all that came before it to its own end; then comes one track per engine with
-its commands. Where latencies of an engine's transfers overlap, a command is drawn from the end of
-the one before; ``args`` has its own start.
+its commands; then the counters. Where latencies of an engine's transfers overlap, a command is
+drawn from the end of the one before; ``args`` has its own start.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ Events = tuple[Spans, TimedArray, Callable[[int], str]]
 _CHUNK = 4096
 
 
+@dataclass(frozen=True)
+class Counter:
+    """A figure over time: ``values[n]`` holds from ``times[n]`` (in cycles) to the next time."""
+
+    name: str
+    unit: str
+    times: Sequence[float]
+    values: Sequence[float]
+
+
 def write_trace(
     path: Path,
     spans: Spans,
@@ -33,17 +44,22 @@ def write_trace(
     nodes: Sequence[Sequence[str]] = (),
     label: Callable[[int], str] | None = None,
     line: Callable[[int], str] | None = None,
+    counters: Iterable[Counter] = (),
 ) -> None:
     """Write one event per command; ``kernels[k]`` names kernel k, ``nodes[k]`` its model nodes.
 
     ``label`` names a command (by default it bears its kernel's name), ``line`` its place in a
-    source text. Times are those of ``machine.clock_hz``. The same spans give the same bytes; the
-    file is written piece by piece, in memory that does not grow with the number of commands.
+    source text. ``counters`` come as tracks of their own. Times are those of ``machine.clock_hz``.
+    The same spans give the same bytes; the file is written piece by piece, in memory that does not
+    grow with the number of commands.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         separator = ""
         for event in _events(spans, commands, machine, kernels, nodes, label, line):
+            file.write(separator + event)
+            separator = ",\n"
+        for event in _counted(counters, machine):
             file.write(separator + event)
             separator = ",\n"
         file.write("\n]}\n")
@@ -108,6 +124,18 @@ def _events(
                 args += f', "line": {_json(line(command))}'
             name = names[kernel] if label is None else _json(label(command))
             yield complete(engine + 1, name, shown, end, args)
+
+
+def _counted(counters: Iterable[Counter], machine: Machine) -> Iterator[str]:
+    """The events of counters."""
+    scale = 1e6 / machine.clock_hz
+    for counter in counters:
+        name, unit = _json(counter.name), _json(counter.unit)
+        for time, value in zip(counter.times, counter.values, strict=True):
+            yield (
+                f'{{"ph": "C", "pid": 0, "name": {name}, "ts": {time * scale:.6f}, '
+                f'"args": {{{unit}: {value:.12g}}}}}'
+            )
 
 
 class _Encoded(dict[int, str]):

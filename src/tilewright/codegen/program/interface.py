@@ -18,6 +18,7 @@ import numpy as np
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
+    from tilewright.codegen.program.buffers import KernelBuffer
     from tilewright.graph.arenas import Arenas
     from tilewright.ir import ModuleOp
     from tilewright.ir.passes import WeightStore
@@ -160,6 +161,15 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class PlannedKernel:
+    """The part of a kernel's plan that a trace shows."""
+
+    buffers: tuple[KernelBuffer, ...] = ()
+    peak_cycles: float | None = None
+    """Cycles of its computes at the machine's peak."""
+
+
+@dataclass(frozen=True)
 class RunResult:
     """The outputs of a run by name, and its profile, which is made when it is asked for."""
 
@@ -190,6 +200,9 @@ class Runner(ABC):
     """Whether memories begin with contents that show in results where a program reads what nobody
     wrote; ``seed`` chooses them. Runs of equal seeds are then alike, bit for bit."""
     seed: int = 0
+    planned: Mapping[str, PlannedKernel] = {}
+    """What is known of the plans of kernels, by symbol: whoever opens a package sets it. Traces
+    show it as counters."""
 
     @property
     def threads(self) -> int:

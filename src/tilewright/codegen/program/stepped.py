@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.host.steps import computes, interpreted, load_kernels
 from tilewright.codegen.program.concurrent import Step, elapsed, step_of
+from tilewright.codegen.program.counters import counters_of
 from tilewright.codegen.program.files import KernelRow, ProgramParts, StayingResult
 from tilewright.codegen.program.interface import (
     HostStep,
@@ -133,6 +134,9 @@ class SteppedRunner(Runner):
             kernels=[row.symbol for row in rows],
             nodes=[row.nodes for row in rows],
             label=label,
+            counters=counters_of(
+                spans, commands, self.parts.machine, [row.symbol for row in rows], self.planned
+            ),
         )
 
     def timed(self) -> Profile:

@@ -18,13 +18,19 @@ from dataclasses import replace
 from itertools import product
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Primitive
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.space import Candidates, Search
 from tilewright.planning.chains.units import Places, Unit, units_of
-from tilewright.planning.cost.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.cost.bounds import (
+    granule_bound,
+    least_compute,
+    physical_bound,
+    primitives_for,
+)
 from tilewright.planning.cost.loads import loads_of
 from tilewright.planning.domain import Kernel
+from tilewright.planning.own import on_one_core
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
@@ -112,6 +118,22 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
     loads = loads_of(kernels_of(kernel), machine, {o.name for o in kernel.produced})
     traffic = loads.traffic(machine)
     return max(traffic, *loads.peak.values()), max(traffic, *loads.granule.values())
+
+
+def compute_peak(kernel: Kernel, machine: Machine, schedule: Schedule) -> float:
+    """Cycles of a kernel's computes and of its producers', one after the other, at the peak of the
+    primitives that compute them, on all cores."""
+
+    def cycles(primitive: Primitive) -> float:
+        cores = 1 if on_one_core(primitive) else machine.cores
+        return least_compute(kernel.alone, machine, primitive) / cores
+
+    possible = primitives_for(kernel.alone, machine)
+    chosen = [primitive for primitive in possible if primitive.name == schedule.primitive]
+    inner = zip(kernel.producers, schedule.producers, strict=False)
+    return min(cycles(primitive) for primitive in chosen or possible) + sum(
+        compute_peak(producer, machine, its) for producer, its in inner
+    )
 
 
 def kernels_of(kernel: Kernel) -> list[Kernel]:

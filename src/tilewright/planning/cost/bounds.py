@@ -80,11 +80,17 @@ def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) 
 
 def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
     """Cycles that no schedule on this machine's memories can go below, at peak compute."""
-    extents = kernel.anchor.extents
+    compute = least_compute(kernel, machine, primitive)
     if in_place(kernel, machine, primitive):
-        compute = _evaluate(primitive.peak, extents) * inside_fraction(kernel)
         return max(compute, _cached_cycles(kernel, machine))
-    return max(peak_cycles(kernel, primitive), moving_cycles(kernel, machine, primitive))
+    return max(compute, moving_cycles(kernel, machine, primitive))
+
+
+def least_compute(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """The part of the physical bound that is the computes', at peak."""
+    if in_place(kernel, machine, primitive):
+        return _evaluate(primitive.peak, kernel.anchor.extents) * inside_fraction(kernel)
+    return peak_cycles(kernel, primitive)
 
 
 def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:

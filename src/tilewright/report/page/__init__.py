@@ -1,0 +1,1 @@
+"""One page about a compiled network and its runs: figures as data, and the page that shows them."""
