@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.runtime import Cache
     from tilewright.shapes import Bounds
+    from tilewright.sweeps import sweep
 
     __version__: str
 
@@ -33,6 +34,7 @@ _HOMES = {
     "DynamicExecutable": "tilewright.compiler.packages",
     "Cache": "tilewright.runtime",
     "Bounds": "tilewright.shapes",
+    "sweep": "tilewright.sweeps",
 }
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "__version__",
     "compile",
     "load",
+    "sweep",
 ]
 
 
