@@ -50,9 +50,7 @@ def sweep_command(
     ] = "grid",
     samples: Annotated[
         int | None,
-        typer.Option(
-            "--samples", min=1, help="Points of a random or Pareto search [default: 100]."
-        ),
+        typer.Option("--samples", min=1, help="Points of a search but a grid [default: 100]."),
     ] = None,
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=2**32 - 1, help="Of a random or Pareto search.")

@@ -173,10 +173,7 @@ def journal_of(output: Path) -> Path:
 
 def write(rows: Rows, place: Path) -> None:
     """Write rows as CSV or Parquet, whole or not at all."""
-    if place.suffix.lower() == ".parquet":
-        data = parquet_of(rows)
-    else:
-        data = csv_of(rows).encode()
+    data = parquet_of(rows) if place.suffix.lower() == ".parquet" else csv_of(rows).encode()
     with written(place) as fresh:
         fresh.write_bytes(data)
 

@@ -122,7 +122,7 @@ def form_of(machine: Machine) -> str:
     with a record of its target's own is seen whole, as that may bring passes.
     """
     data = deepcopy(machine.to_json())
-    if machine.own is None:
+    if not machine.own.family:
         data = {key: value for key, value in data.items() if key not in UNSEEN}
         for table, names in _TIMES.items():
             for part in data[table]:
