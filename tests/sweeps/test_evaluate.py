@@ -11,7 +11,7 @@ from tests.sweeps.models import MACHINE, small_model
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.planning import Planner
 from tilewright.sweeps import Row, sweep
-from tilewright.sweeps.evaluate import Bench, peaks_of
+from tilewright.sweeps.evaluate import Bench, energy_of, peaks_of
 from tilewright.sweeps.shared import form_of
 from tilewright.tile.dialect import BufferOp
 
@@ -118,6 +118,12 @@ def test_peaks_are_the_ends_of_the_buffers_of_the_program(tmp_path: Path) -> Non
         assert peaks.keys() == ends.keys()
         for memory, peak in peaks.items():
             assert ends[memory] <= peak <= (machine.memory(memory).bytes or 0)
+
+
+def test_energy_is_summed_where_every_plan_has_it() -> None:
+    assert energy_of([{"energy_pj": 1.5}, {"energy_pj": 2.0}]) == 3.5
+    assert energy_of([{"energy_pj": 1.5}, {}]) is None
+    assert energy_of([]) is None
 
 
 def test_a_refused_point_is_a_row(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ came before.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -188,12 +188,9 @@ class Bench:
         return self.models[key]
 
     def _state(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
-        study, source = self.study, Path(model)
-        opened: Model = source
-        if study.constants:
-            opened = frontends.open_model(source, constants=study.constants) or source
+        study = self.study
         state = CompilationState(
-            self.target, machine, opened, study.shapes, None, quiet,
+            self.target, machine, _opened(study, model), study.shapes, None, quiet,
             PassRunner(CompilerContext(machine)), planner,
         )  # fmt: skip
         state.caffemodel = study.caffemodel
@@ -230,6 +227,8 @@ class Bench:
             granule_bound_cycles=sum(plan.granule_bound for plan in plans),
             moved_bytes=sum(plan.moved_bytes for plan in plans),
             peak_bytes=dict(sorted(peaks.items())),
+            energy_pj=energy_of(plan.to_json() for plan in plans),
+            area_mm2=state.machine.to_json().get("area_mm2"),
             kernels=len(plans),
             host_kernels=len(state.kernels) - len(plans),
         )
@@ -242,6 +241,29 @@ class Bench:
             make = partial(peaks_of, item, state.machine, state.target)
             _keep(self.peaks, key, make(), 100_000)
         return self.peaks[key]
+
+
+def energy_of(plans: Iterable[Mapping[str, Any]]) -> float | None:
+    """The sum of the energies of plans, given as JSON; None where one has none."""
+    energies = [plan.get("energy_pj") for plan in plans]
+    known = [energy for energy in energies if energy is not None]
+    return sum(known) if known and len(known) == len(energies) else None
+
+
+def check_model(study: Study, model: str) -> None:
+    """Refuse a model that no point can be of: it cannot be read with the sweep's options."""
+    opened = _opened(study, model)
+    if isinstance(opened, frontends.Opened):
+        opened.load(study.shapes)
+    else:
+        frontends.load(Path(model), shapes=study.shapes, caffemodel=study.caffemodel)
+
+
+def _opened(study: Study, model: str) -> Model:
+    """A model, opened with the values of its constant inputs where there are some."""
+    if not study.constants:
+        return Path(model)
+    return frontends.open_model(Path(model), constants=study.constants) or Path(model)
 
 
 def peaks_of(item: Any, machine: Machine, target: Target) -> dict[str, int]:

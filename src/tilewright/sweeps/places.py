@@ -84,12 +84,12 @@ def _processes(jobs: int) -> Generator[Place]:
         return pool
 
     def place(study: Study, points: Sequence[Point]) -> Iterator[Finished]:
-        left, deaths = list(points), 0
+        left, deaths = dict.fromkeys(points), 0
         while left:
             pool = pools[-1] if pools else begin()
             try:
-                for point, row in _windowed(pool, study, left, jobs):
-                    left.remove(point)
+                for point, row in _windowed(pool, study, list(left), jobs):
+                    del left[point]
                     deaths = 0
                     yield point, row
             except BrokenProcessPool:
@@ -118,7 +118,7 @@ def _windowed(
     pool: ProcessPoolExecutor, study: Study, points: Sequence[Point], jobs: int
 ) -> Iterator[Finished]:
     """Rows as they are finished, with few points ahead of the workers."""
-    waiting = iter(list(points))
+    waiting = iter(points)
     running: dict[Future[dict[str, Any]], Point] = {}
     more = True
     while running or more:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import tilewright
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, choose, refuse
+from tilewright.numerics.formats import numbers_of
 from tilewright.runtime.digest import source_digest
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.runtime.manifest import digest_of_file
-from tilewright.sweeps.evaluate import EFFORTS, Study
+from tilewright.sweeps.evaluate import EFFORTS, Study, check_model
 from tilewright.sweeps.journal import Journal, key_of
 from tilewright.sweeps.places import place_of
 from tilewright.sweeps.rows import Row, Rows, marked, missing, objectives_of
@@ -78,6 +80,8 @@ def sweep(
     aims = objectives_of(objectives, space, memories)
     points, count = search_of(search, space, aims, samples, seed)
     place = None if output is None else checked(Path(output))
+    if numbers is not None:
+        numbers_of(numbers)
     study = Study(
         chosen.name,
         machine.to_json(),
@@ -89,6 +93,8 @@ def sweep(
         effort,
         f"{tilewright.__version__} {source_digest()}",
     )
+    for name in space.models:
+        check_model(study, name)
     journal = None if place is None else Journal(journal_of(place))
     try:
         rows = _run(study, points, count, journal, on, jobs, progress)
@@ -145,13 +151,17 @@ def _check_planner(target: Any, planner: str, machine: Machine) -> None:
 
 
 def _digests(models: Sequence[str], caffemodel: str | Path | None) -> dict[str, str]:
-    """SHA-256 of each file that points read; refuses (``model-missing``) one that is not there."""
+    """SHA-256 of each file that points read; refuses (``model-missing``) a model that is not
+    there. Whoever reads a model says what is wrong with the file of its weights."""
     digests: dict[str, str] = {}
-    for name in [*models, *([] if caffemodel is None else [str(caffemodel)])]:
+    for name in models:
         try:
             digests[name] = digest_of_file(Path(name)).sha256
         except OSError as error:
             raise TilewrightError(problem_of(error, "model-missing", name)) from error
+    if caffemodel is not None:
+        with suppress(OSError):
+            digests[str(caffemodel)] = digest_of_file(Path(caffemodel)).sha256
     return digests
 
 
