@@ -52,6 +52,7 @@ def test_json_has_the_rows_of_the_file(tmp_path: Path) -> None:
         ("--vary clock_hz=1..2:1x", "sweep-range"),
         ("--vary clock_hz", "sweep-vary"),
         ("--vary planner=modle", "option-planner"),
+        ("--vary planner=model,greedy{start=big}", "option-planner"),
         ("--vary model=nowhere.onnx", "model-missing"),
         ("--search griddy", "sweep-search"),
         ("--effort none", "sweep-search"),

@@ -12,15 +12,13 @@ from tilewright.cli import console
 from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.numbers import NumbersOption
 from tilewright.cli.refusals import errors
+from tilewright.system.choices import EFFORTS, SEARCHES
 
 if TYPE_CHECKING:
     from tilewright.sweeps import Row, Rows
 
 SHOWN = 40
 """Rows up to which all are printed; of more, the Pareto front alone."""
-
-SEARCHES = ("grid", "random", "pareto")
-EFFORTS = ("quick", "full")
 
 
 @grouped

@@ -37,10 +37,6 @@ from tilewright.tile.dialect import BufferOp
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import dense_arenas
 
-EFFORTS = ("quick", "full")
-"""How schedules are chosen: the first by the cost model, timed; or as ``compile`` does, which times
-many candidates and takes some twenty times as long."""
-
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -73,6 +73,12 @@ def _deaf() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def dask_setup(worker: Any) -> None:
+    """Let ctrl-C be no business of a worker of a local cluster; Dask calls this in each."""
+    del worker
+    _deaf()
+
+
 @contextmanager
 def _processes(jobs: int) -> Generator[Place]:
     """On fresh processes; one that dies is replaced, unless others die at once, too."""
@@ -159,7 +165,11 @@ def _client(distributed: Any, address: str, jobs: int) -> Generator[Any]:
     try:
         if not address:
             cluster = distributed.LocalCluster(
-                n_workers=jobs, threads_per_worker=1, dashboard_address=None
+                n_workers=jobs,
+                threads_per_worker=1,
+                dashboard_address=None,
+                preload=[__name__],
+                silence_logs=logging.CRITICAL,
             )
         target = f"tcp://{address}" if address and "://" not in address else address
         client = distributed.Client(cluster or target, timeout=10)

@@ -8,25 +8,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tilewright
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, choose, refuse
 from tilewright.numerics.formats import numbers_of
+from tilewright.planning.planners.registry import check_planner
 from tilewright.runtime.digest import source_digest
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.runtime.manifest import digest_of_file
-from tilewright.sweeps.evaluate import EFFORTS, Study, check_model
+from tilewright.sweeps.evaluate import Study, check_model
 from tilewright.sweeps.journal import Journal, key_of
 from tilewright.sweeps.places import place_of
 from tilewright.sweeps.rows import Row, Rows, marked, missing, objectives_of
 from tilewright.sweeps.search import batches, search_of
 from tilewright.sweeps.space import Axis, Point, merged, space_of
+from tilewright.system.choices import EFFORTS
 from tilewright.system.files import problem_of, written
-
-if TYPE_CHECKING:
-    from tilewright.machine import Machine
 
 ENDINGS = (".csv", ".parquet")
 
@@ -75,7 +74,7 @@ def sweep(
     chosen, machine = resolve(target, None, values)
     space = space_of(names, planner, axes, machine)
     for each in space.planners:
-        _check_planner(chosen, each, machine)
+        check_planner(each)
     memories = [memory.name for memory in machine.memories if memory.name != machine.main]
     aims = objectives_of(objectives, space, memories)
     points, count = search_of(search, space, aims, samples, seed)
@@ -138,16 +137,6 @@ def _run(
             return [known[keys[point]].of(point) for point in batch]
 
         return [row for _, row in batches(points, rows_of)]
-
-
-def _check_planner(target: Any, planner: str, machine: Machine) -> None:
-    """Refuse a planner of no name before anything runs; one without a place here is a row's."""
-    try:
-        with target.planner(planner, machine):
-            pass
-    except TilewrightError as error:
-        if error.problems[0].reason.startswith("no planner"):
-            raise
 
 
 def _digests(models: Sequence[str], caffemodel: str | Path | None) -> dict[str, str]:

@@ -15,10 +15,9 @@ from typing import Any
 from tilewright.errors import choose, refuse
 from tilewright.sweeps.rows import Objective, Row, missing
 from tilewright.sweeps.space import MOST_POINTS, Point, Space
+from tilewright.system.choices import SEARCHES
 
 Search = Generator[list[Point], list[Row], None]
-
-SEARCHES = ("grid", "random", "pareto")
 
 SAMPLES = 100
 """Points of a random or Pareto search unless a number is given."""
