@@ -82,13 +82,13 @@ def test_a_model_is_read_once_for_sizes_and_rates_of_memories(
         assert form_of(machine.with_values({key: value})) == form_of(machine)
     assert form_of(machine.with_values({"element": "fixed8"})) != form_of(machine)
     begun: list[str] = []
-    original = Bench._state
+    original = Bench.state_of
 
     def noted(self: Bench, model: str, *others: Any) -> Any:
         begun.append(model)
         return original(self, model, *others)
 
-    monkeypatch.setattr(Bench, "_state", noted)
+    monkeypatch.setattr(Bench, "state_of", noted)
     sweep(small_model(tmp_path), MACHINE, {"memory.feature.bytes": [1024, 2048, 4096]})
     # One for each point, and one for all.
     assert len(begun) == 4

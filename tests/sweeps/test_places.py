@@ -67,7 +67,7 @@ def test_workers_that_die_again_and_again_are_one_error(
         raise BrokenProcessPool
         yield
 
-    monkeypatch.setattr(places, "_windowed", broken)
+    monkeypatch.setattr(places, "windowed", broken)
     with pytest.raises(TilewrightError) as caught:
         sweep(small_model(tmp_path), MACHINE, VARY, jobs=2)
     assert caught.value.problems[0].code == "sweep-worker"

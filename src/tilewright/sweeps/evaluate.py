@@ -50,7 +50,7 @@ _STAGES: Mapping[str, Stage] = {stage.name: stage for stage in PIPELINE}
 
 @dataclass(frozen=True)
 class Study:
-    """What all points of a sweep have in common; sent to whoever evaluates one."""
+    """The part that all points of a sweep have in common; sent to whoever evaluates one."""
 
     target: str
     machine: Mapping[str, Any]
@@ -151,15 +151,19 @@ class Bench:
 
     def _formed(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
         """The model with kernels for a machine, and the ranges of its values."""
-        begun = self._begun(model, machine)
-        state = self._state(model, machine, planner)
-        state.network = begun.network.clone()
+        started = self._started(model, machine)
+        state = self.state_of(model, machine, planner)
+        state.network = started.network.clone()
         state.runner.trust(state.network)
-        state.weights = begun.weights.subset(begun.weights)
-        state.name, state.nodes, state.empty = begun.name, begun.nodes, begun.empty
-        state.samples, state.stated, state.factors = begun.samples, begun.stated, begun.factors
-        state.numbers, state.ranges, state.notes = begun.numbers, begun.ranges, [*begun.notes]
-        state.runner.context = context_of(state, begun.runner.context.ranges)
+        state.weights = started.weights.subset(started.weights)
+        state.name, state.nodes, state.empty = started.name, started.nodes, started.empty
+        state.samples, state.stated, state.factors = (
+            started.samples,
+            started.stated,
+            started.factors,
+        )
+        state.numbers, state.ranges, state.notes = started.numbers, started.ranges, [*started.notes]
+        state.runner.context = context_of(state, started.runner.context.ranges)
         _STAGES["kernels"].run(state)
         if machine.number.kind != "fixed":
             return state
@@ -171,19 +175,20 @@ class Bench:
             _keep(self.ranges, key, state.runner.context.ranges, MOST_MODELS)
         return state
 
-    def _begun(self, model: str, machine: Machine) -> CompilationState:
+    def _started(self, model: str, machine: Machine) -> CompilationState:
         """The model before its kernels are formed; machines of one form share it."""
         key = model, form_of(machine)
         if key not in self.models:
             self._check_file(model)
-            state = self._state(model, machine, Planner(machine))
+            state = self.state_of(model, machine, Planner(machine))
             names = [stage.name for stage in PIPELINE]
             advance(state, PIPELINE[: names.index(_BEFORE)])
             _keep(self.models, key, state, MOST_MODELS)
         self.models.move_to_end(key)
         return self.models[key]
 
-    def _state(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
+    def state_of(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
+        """A pipeline's state before its first stage."""
         study = self.study
         state = CompilationState(
             self.target, machine, _opened(study, model), study.shapes, None, quiet,

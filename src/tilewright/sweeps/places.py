@@ -1,4 +1,4 @@
-"""Where the points of a sweep are evaluated: in this process, on processes, on a Dask cluster.
+"""Places that evaluate points of a sweep: this process, several processes, a Dask cluster.
 
 A place takes points and gives rows as they are finished, in any order. What it raises ends the
 sweep; rows that were given before are in the journal by then.
@@ -94,7 +94,7 @@ def _processes(jobs: int) -> Generator[Place]:
         while left:
             pool = pools[-1] if pools else begin()
             try:
-                for point, row in _windowed(pool, study, list(left), jobs):
+                for point, row in windowed(pool, study, list(left), jobs):
                     del left[point]
                     deaths = 0
                     yield point, row
@@ -120,7 +120,7 @@ def _processes(jobs: int) -> Generator[Place]:
             pool.shutdown(cancel_futures=True)
 
 
-def _windowed(
+def windowed(
     pool: ProcessPoolExecutor, study: Study, points: Sequence[Point], jobs: int
 ) -> Iterator[Finished]:
     """Rows as they are finished, with few points ahead of the workers."""

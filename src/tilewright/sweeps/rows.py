@@ -26,7 +26,7 @@ PEAK = "peak_bytes."
 
 @dataclass(frozen=True)
 class Row:
-    """What one point of a sweep costs, or why it is refused."""
+    """The costs of one point of a sweep, or the reason why it is refused."""
 
     model: str
     planner: str

@@ -1,4 +1,4 @@
-"""Which points of a space a sweep tries: all of them, some at random, or those near the best.
+"""Searches for the points that a sweep tries: all, some at random, or those near the best.
 
 A search gives one batch of points after the other, and is sent the rows of each: what it tries
 depends on rows alone, not on the order in which they were finished.

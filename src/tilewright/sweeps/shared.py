@@ -1,4 +1,4 @@
-"""What the points of a sweep share: plans of kernels, on machines that do not differ for them.
+"""Plans of kernels that the points of a sweep share, on machines that do not differ for them.
 
 A kernel's plan depends on the machine but for its names and its clock, and but for the times of
 primitives that compute none of the kernel's operations. Machines that are equal otherwise share it.
@@ -61,8 +61,8 @@ class SharedPlans:
 
     def cache(self, planner: Planner) -> PlanCache:
         """The plans that are known for a planner's machine, where nothing else tells it apart."""
-        own = planner.timer is None or planner.timer is self.timer
-        if planner.machine is not self.machine or not own or planner.search or planner.chains:
+        same = planner.timer is None or planner.timer is self.timer
+        if planner.machine is not self.machine or not same or planner.search or planner.chains:
             return planner.cache
         return _View(self, str(planner.budget))
 
