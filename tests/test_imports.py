@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"network"},
     {"numbers"},
     {"compiler"},
-    {"report", "integrations"},
+    {"report", "integrations", "sweeps"},
     {"api"},
     {"cli"},
     {"__main__"},

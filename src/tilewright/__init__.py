@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tilewright.report.page.data import figures
     from tilewright.runtime import Cache
     from tilewright.shapes import Bounds
+    from tilewright.sweeps import sweep
 
     __version__: str
 
@@ -35,6 +36,7 @@ _HOMES = {
     "Cache": "tilewright.runtime",
     "Bounds": "tilewright.shapes",
     "figures": "tilewright.report.page.data",
+    "sweep": "tilewright.sweeps",
 }
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "compile",
     "figures",
     "load",
+    "sweep",
 ]
 
 

@@ -26,6 +26,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "plan:plan_command",
         "Print the schedule of every kernel, its predicted cost and its bounds.",
     ),
+    "sweep": (
+        "sweep:sweep_command",
+        "Plan models on many variants of a machine: a row for each, the best of them marked.",
+    ),
     "fuse": (
         "fuse:fuse_command",
         "Search for kernels that are worth computing as one: candidates, costs and plans.",

@@ -86,6 +86,14 @@ SAMPLES = 4
 """Samples on which errors of numbers are measured: the first of the calibration data."""
 
 
+SEARCHES = ("grid", "random", "pareto")
+"""Searches for the points of a sweep (sweeps/search.py)."""
+
+EFFORTS = ("quick", "full")
+"""How a sweep chooses schedules: the first by the cost model, timed; or as ``compile`` does, which
+times many candidates and takes several times as long (sweeps/evaluate.py)."""
+
+
 def target_points() -> Mapping[str, EntryPoint]:
     """The installed targets by name, not loaded."""
     return _points_along(tuple(sys.path))

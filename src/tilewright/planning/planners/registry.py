@@ -185,6 +185,11 @@ def planner_of(
         yield ask
 
 
+def check_planner(text: str) -> None:
+    """Refuse (``option-planner``) a text that names no planner, or options that it has not."""
+    _parsed(text)
+
+
 def _parsed(text: str) -> tuple[str, dict[str, str]]:
     """Return the name and the options of a planner's text."""
     match = _TEXT.fullmatch(text)

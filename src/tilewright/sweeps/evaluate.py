@@ -1,0 +1,288 @@
+"""One point of a sweep: a model is planned on a variant of the machine; nothing is emitted.
+
+A process keeps what its points share: the model as it is before its kernels are formed, ranges of
+values on samples, and plans of kernels (sweeps/shared.py). A row does not depend on which points
+came before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from tilewright import frontends
+from tilewright.compiler.pipeline import PIPELINE, Stage, advance
+from tilewright.compiler.state import CompilationState, Model, context_of
+from tilewright.errors import TilewrightError, refuse
+from tilewright.ir import to_text
+from tilewright.ir.passes import CompilerContext, PassRunner
+from tilewright.machine import Machine
+from tilewright.machine.forms import machine_of
+from tilewright.numerics.formats import numbers_of
+from tilewright.planning import Planner
+from tilewright.planning.canonical import canonical, renamed
+from tilewright.runtime.executable import quiet
+from tilewright.runtime.manifest import digest_of_file
+from tilewright.sweeps.rows import Row
+from tilewright.sweeps.shared import QUICK, SharedPlans, SweepPlanner, form_of
+from tilewright.sweeps.space import Point
+from tilewright.targets.base import Target, find_target
+from tilewright.tile.dialect import BufferOp
+from tilewright.tile.lower import tile
+from tilewright.tile.tensors import dense_arenas
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MOST_MODELS = 8
+"""Models that a process keeps in mind, those that were asked for last."""
+
+_BEFORE = "kernels"
+_AFTER = ("numbers, layouts, memory", "plan")
+_STAGES: Mapping[str, Stage] = {stage.name: stage for stage in PIPELINE}
+
+
+@dataclass(frozen=True)
+class Study:
+    """The part that all points of a sweep have in common; sent to whoever evaluates one."""
+
+    target: str
+    machine: Mapping[str, Any]
+    """The base machine's JSON."""
+    digests: Mapping[str, str]
+    """SHA-256 of the models' files."""
+    shapes: Mapping[str, str] = field(default_factory=dict[str, str])
+    constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    caffemodel: str | None = None
+    numbers: str | None = None
+    effort: str = "quick"
+    version: str = ""
+
+
+_benches: OrderedDict[str, Bench] = OrderedDict()
+_alone = Lock()
+
+
+def evaluate(study: Study, point: Point) -> dict[str, Any]:
+    """The row of a point, as JSON; a point that is refused has a row, too.
+
+    Where this process has other files than the sweep began with, the answer is ``problems``
+    (``sweep-worker``) in place of a row.
+    """
+    # A process has one store of plans, and threads gain nothing.
+    with _alone:
+        key = repr(study)
+        if key not in _benches:
+            while len(_benches) >= 2:
+                _benches.popitem(last=False)
+            _benches[key] = Bench(study)
+        try:
+            return _benches[key].row(point).to_json()
+        except TilewrightError as error:
+            return {"problems": [asdict(problem) for problem in error.problems]}
+
+
+@dataclass
+class Bench:
+    """The points of one sweep that one process evaluates."""
+
+    study: Study
+    plans: SharedPlans = field(default_factory=SharedPlans)
+    models: OrderedDict[tuple[str, str], CompilationState] = field(
+        default_factory=OrderedDict[tuple[str, str], CompilationState]
+    )
+    """The models before their kernels are formed, by file and by what passes see of machines."""
+    ranges: OrderedDict[tuple[str, str], Mapping[str, tuple[float, float]]] = field(
+        default_factory=OrderedDict[tuple[str, str], Mapping[str, tuple[float, float]]]
+    )
+    """Ranges of values by file and formed network."""
+    peaks: OrderedDict[object, Mapping[str, int]] = field(
+        default_factory=OrderedDict[object, Mapping[str, int]]
+    )
+    """Bytes that a schedule of a kernel takes of each memory."""
+
+    def __post_init__(self) -> None:
+        """Find the target and the machine that is varied."""
+        self.target = find_target(self.study.target)
+        self.machine = machine_of(dict(self.study.machine))
+
+    def row(self, point: Point) -> Row:
+        """A point's figures, or its refusal."""
+        row = Row(point.model, point.planner, dict(point.values))
+        try:
+            machine = self.machine.with_values(dict(point.values)) if point.values else self.machine
+            self.target.check_machine(machine)
+            with self._sharing():
+                return self._planned(row, machine)
+        except TilewrightError as error:
+            problem = error.problems[0]
+            if problem.code == "sweep-worker":
+                raise
+            place = f"{problem.where}: " if problem.where else ""
+            reason = " ".join(f"{place}{problem.reason}".split())
+            return Row(
+                row.model, row.planner, row.values, "refused", code=problem.code, reason=reason
+            )
+
+    @contextmanager
+    def _sharing(self) -> Generator[None]:
+        """Let planners share plans while a point is evaluated."""
+        before, Planner.store = Planner.store, self.plans
+        try:
+            yield
+        finally:
+            Planner.store = before
+
+    def _planned(self, row: Row, machine: Machine) -> Row:
+        timer = self.target.timer(machine)
+        self.plans.begin(machine, timer)
+        budget = QUICK if self.study.effort == "quick" else None
+        with self.target.planner(row.planner, machine) as ask:
+            planner = SweepPlanner(machine, timer, budget=budget, ask=ask)
+            state = self._formed(row.model, machine, planner)
+            advance(state, [_STAGES[name] for name in _AFTER])
+        return self._figures(row, state)
+
+    def _formed(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
+        """The model with kernels for a machine, and the ranges of its values."""
+        started = self._started(model, machine)
+        state = self.state_of(model, machine, planner)
+        state.network = started.network.clone()
+        state.runner.trust(state.network)
+        state.weights = started.weights.subset(started.weights)
+        state.name, state.nodes, state.empty = started.name, started.nodes, started.empty
+        state.samples, state.stated, state.factors = (
+            started.samples,
+            started.stated,
+            started.factors,
+        )
+        state.numbers, state.ranges, state.notes = started.numbers, started.ranges, [*started.notes]
+        state.runner.context = context_of(state, started.runner.context.ranges)
+        _STAGES["kernels"].run(state)
+        if machine.number.kind != "fixed":
+            return state
+        key = model, to_text(state.network)
+        if key in self.ranges:
+            state.runner.context = context_of(state, self.ranges[key])
+        else:
+            _STAGES["calibrate"].run(state)
+            _keep(self.ranges, key, state.runner.context.ranges, MOST_MODELS)
+        return state
+
+    def _started(self, model: str, machine: Machine) -> CompilationState:
+        """The model before its kernels are formed; machines of one form share it."""
+        key = model, form_of(machine)
+        if key not in self.models:
+            self._check_file(model)
+            state = self.state_of(model, machine, Planner(machine))
+            names = [stage.name for stage in PIPELINE]
+            advance(state, PIPELINE[: names.index(_BEFORE)])
+            _keep(self.models, key, state, MOST_MODELS)
+        self.models.move_to_end(key)
+        return self.models[key]
+
+    def state_of(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
+        """A pipeline's state before its first stage."""
+        study = self.study
+        state = CompilationState(
+            self.target, machine, _opened(study, model), study.shapes, None, quiet,
+            PassRunner(CompilerContext(machine)), planner,
+        )  # fmt: skip
+        state.caffemodel = study.caffemodel
+        state.numbers = None if study.numbers is None else numbers_of(study.numbers)
+        return state
+
+    def _check_file(self, model: str) -> None:
+        """Refuse a file that is not the one that the sweep began with."""
+        try:
+            same = digest_of_file(Path(model)).sha256 == self.study.digests[model]
+        except OSError as error:
+            reason = f"the model cannot be read here: {error.strerror}"
+            help = "workers read models by the same path: use a file system that all share"
+            raise refuse("sweep-worker", reason, model, help) from error
+        if not same:
+            reason = "the model is another file here than where the sweep began"
+            raise refuse("sweep-worker", reason, model, "begin the sweep anew")
+
+    def _figures(self, row: Row, state: CompilationState) -> Row:
+        plans = [state.plans[k.kernel.symbol] for k in state.kernels if k.schedule is not None]
+        cycles = sum(plan.cycles for plan in plans)
+        peaks: dict[str, int] = {}
+        for item in state.kernels:
+            if item.schedule is not None:
+                for memory, size in self._peaks(state, item).items():
+                    peaks[memory] = max(peaks.get(memory, 0), size)
+        return Row(
+            row.model,
+            row.planner,
+            row.values,
+            cycles=cycles,
+            seconds=cycles / state.machine.clock_hz,
+            bound_cycles=sum(plan.physical_bound for plan in plans),
+            granule_bound_cycles=sum(plan.granule_bound for plan in plans),
+            moved_bytes=sum(plan.moved_bytes for plan in plans),
+            peak_bytes=dict(sorted(peaks.items())),
+            energy_pj=energy_of(plan.to_json() for plan in plans),
+            area_mm2=state.machine.to_json().get("area_mm2"),
+            kernels=len(plans),
+            host_kernels=len(state.kernels) - len(plans),
+        )
+
+    def _peaks(self, state: CompilationState, item: Any) -> Mapping[str, int]:
+        """The bytes that a kernel takes of each memory: the ends of its buffers."""
+        form, names = canonical(item.kernel)
+        key = self.plans.seen(item.kernel), form, renamed(item.schedule, names)
+        if key not in self.peaks:
+            make = partial(peaks_of, item, state.machine, state.target)
+            _keep(self.peaks, key, make(), 100_000)
+        return self.peaks[key]
+
+
+def energy_of(plans: Iterable[Mapping[str, Any]]) -> float | None:
+    """The sum of the energies of plans, given as JSON; None where one has none."""
+    energies = [plan.get("energy_pj") for plan in plans]
+    known = [energy for energy in energies if energy is not None]
+    return sum(known) if known and len(known) == len(energies) else None
+
+
+def check_model(study: Study, model: str) -> None:
+    """Refuse a model that no point can be of: it cannot be read with the sweep's options."""
+    opened = _opened(study, model)
+    if isinstance(opened, frontends.Opened):
+        opened.load(study.shapes)
+    else:
+        frontends.load(Path(model), shapes=study.shapes, caffemodel=study.caffemodel)
+
+
+def _opened(study: Study, model: str) -> Model:
+    """A model, opened with the values of its constant inputs where there are some."""
+    if not study.constants:
+        return Path(model)
+    return frontends.open_model(Path(model), constants=study.constants) or Path(model)
+
+
+def peaks_of(item: Any, machine: Machine, target: Target) -> dict[str, int]:
+    """The ends of a kernel's buffers, by memory that software manages."""
+    peaks: dict[str, int] = {}
+    if not machine.moves:
+        return peaks
+    placements, _ = dense_arenas(item.kernel)
+    program = tile(item.kernel, item.schedule, machine, placements, check=False)
+    for op in program.walk():
+        if isinstance(op, BufferOp) and op.bytes is not None and op.address is not None:
+            end = op.address.value.data + op.bytes.value.data * op.slots.value.data
+            peaks[op.memory] = max(peaks.get(op.memory, 0), end)
+    return peaks
+
+
+def _keep(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    """Keep a value, and let go of those that were kept first."""
+    known[key] = value
+    while len(known) > most:
+        known.popitem(last=False)

@@ -1,0 +1,195 @@
+"""The rows of a sweep, and which of them no other row betters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.errors import choose, refuse
+from tilewright.sweeps.space import Point, Value
+
+if TYPE_CHECKING:
+    from tilewright.sweeps.space import Space
+
+FIGURES = (
+    *("cycles", "seconds", "bound_cycles", "granule_bound_cycles", "moved_bytes"),
+    *("energy_pj", "area_mm2", "kernels", "host_kernels"),
+)
+"""The columns of figures that every row may have."""
+
+PEAK = "peak_bytes."
+"""Before the name of a memory: the most of its bytes that a kernel takes."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The costs of one point of a sweep, or the reason why it is refused."""
+
+    model: str
+    planner: str
+    values: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """The varied keys of the machine."""
+    status: str = "planned"
+    """``planned`` or ``refused``."""
+    cycles: float | None = None
+    """Predicted, of all kernels of the accelerator."""
+    seconds: float | None = None
+    """The cycles at the machine's clock."""
+    bound_cycles: float | None = None
+    """The physical bound."""
+    granule_bound_cycles: float | None = None
+    moved_bytes: int | None = None
+    """Through main memory, both ways."""
+    peak_bytes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By memory on the chip: the most that a kernel takes."""
+    energy_pj: float | None = None
+    area_mm2: float | None = None
+    kernels: int | None = None
+    """Kernels of the accelerator."""
+    host_kernels: int | None = None
+    """Kernels that the host runs, whose time no figure has."""
+    code: str = ""
+    """Of the refusal."""
+    reason: str = ""
+    pareto: bool = False
+    """True if no other row of its model is better in one objective and as good in all."""
+
+    def figure(self, name: str) -> float | None:
+        """A figure or a varied number by the name of its column; None where it is not known."""
+        if name in FIGURES:
+            value = getattr(self, name)
+        elif name.startswith(PEAK):
+            value = self.peak_bytes.get(name.removeprefix(PEAK))
+        else:
+            value = self.values.get(name)
+        return None if value is None or isinstance(value, str) else float(value)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that ``from_json`` reads."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> Row:
+        """Read what ``to_json`` gave; raises TypeError on anything else."""
+        return Row(**value)
+
+    def of(self, point: Point) -> Row:
+        """The same figures as those of a point: a file may have another name in another sweep."""
+        return replace(self, model=point.model, planner=point.planner, values=dict(point.values))
+
+
+assert {"cycles", "energy_pj"} <= {each.name for each in fields(Row)}
+
+
+class Rows(list[Row]):
+    """The rows of a sweep, in the order of its points."""
+
+    def table(self) -> tuple[list[str], list[dict[str, Any]]]:
+        """The names of the columns, and each row's values by column; None where there is none."""
+        keys = list(dict.fromkeys(key for row in self for key in row.values))
+        memories = list(dict.fromkeys(name for row in self for name in row.peak_bytes))
+        optional = [
+            name
+            for name in ("energy_pj", "area_mm2")
+            if any(getattr(row, name) is not None for row in self)
+        ]
+        columns = [
+            *("model", "planner", *keys, "status", *FIGURES[:5]),
+            *(f"{PEAK}{name}" for name in sorted(memories)),
+            *(*optional, "kernels", "host_kernels", "pareto", "code", "reason"),
+        ]
+        lines: list[dict[str, Any]] = []
+        for row in self:
+            line = {name: getattr(row, name) for name in columns if hasattr(row, name)}
+            line |= {key: row.values.get(key) for key in keys}
+            line |= {f"{PEAK}{name}": row.peak_bytes.get(name) for name in memories}
+            lines.append({name: line[name] for name in columns})
+        return columns, lines
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; refuses (``sweep-extra``) where pandas is missing."""
+        try:
+            import pandas  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise missing("pandas", "DataFrames are made", "sweep") from None
+        columns, lines = self.table()
+        frames: Any = pandas
+        return frames.DataFrame(lines, columns=columns)
+
+
+def missing(package: str, use: str, extra: str) -> Exception:
+    """The refusal (``sweep-extra``) for a package that is not installed."""
+    return refuse(
+        "sweep-extra",
+        f"the {package} package is not installed, by which {use}",
+        help=f"pip install 'tilewright[{extra}]'",
+    )
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A column that is to be small, or large (``-NAME``)."""
+
+    name: str
+    largest: bool = False
+
+    def cost(self, row: Row) -> float | None:
+        """What is to be small; None where the row has no such figure."""
+        value = row.figure(self.name)
+        return None if value is None else -value if self.largest else value
+
+
+def objectives_of(names: Sequence[str], space: Space, memories: Sequence[str]) -> list[Objective]:
+    """The objectives of some names; without any, the least seconds by the least of all that varies.
+
+    Raises TilewrightError (``sweep-objective``) for a name of no column of numbers.
+    """
+    varied = [
+        axis.key
+        for axis in space.axes
+        if len(axis.values) > 1 and not any(isinstance(value, str) for value in axis.values)
+    ]
+    known = [*FIGURES, *(f"{PEAK}{name}" for name in memories), *varied]
+    objectives = [Objective(name.removeprefix("-"), name.startswith("-")) for name in names]
+    for objective in objectives:
+        if objective.name not in known:
+            reason = "no column of numbers that vary has this name"
+            raise refuse("sweep-objective", reason, objective.name, choose(objective.name, known))
+    return objectives or [Objective(name) for name in ("seconds", *varied)]
+
+
+def marked(rows: Sequence[Row], objectives: Sequence[Objective]) -> Rows:
+    """The rows, with those marked that no other one of their model betters."""
+    chosen: set[int] = set()
+    for model in dict.fromkeys(row.model for row in rows):
+        numbers: list[int] = []
+        costs: list[list[float]] = []
+        for number, row in enumerate(rows):
+            cost = [objective.cost(row) for objective in objectives]
+            known = [each for each in cost if each is not None]
+            if row.model == model and row.status == "planned" and len(known) == len(objectives):
+                numbers.append(number)
+                costs.append(known)
+        chosen |= {numbers[place] for place in front(np.array(costs))}
+    return Rows(replace(row, pareto=number in chosen) for number, row in enumerate(rows))
+
+
+def front(costs: np.ndarray) -> list[int]:
+    """The places of the rows of costs that no other row betters; equal rows are all there."""
+    if not len(costs):
+        return []
+    # A row is bettered only by one that comes before it in this order.
+    order = np.lexsort(costs.T[::-1])
+    kept = np.empty_like(costs)
+    count, places = 0, list[int]()
+    for place in order:
+        cost, others = costs[place], kept[:count]
+        better = (others <= cost).all(axis=1) & (others < cost).any(axis=1)
+        if not better.any():
+            kept[count] = cost
+            count += 1
+            places.append(int(place))
+    return sorted(places)

@@ -1,0 +1,147 @@
+"""A point's figures against the pipeline's own, and that sharing changes none of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sweeps.models import MACHINE, small_model
+from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.planning import Planner
+from tilewright.sweeps import Row, sweep
+from tilewright.sweeps.evaluate import Bench, energy_of, peaks_of
+from tilewright.sweeps.shared import form_of
+from tilewright.tile.dialect import BufferOp
+
+FIXED = {"memory.feature.bytes": 2048}
+
+
+def test_full_effort_plans_as_compile_does(tmp_path: Path) -> None:
+    model = small_model(tmp_path)
+    (row,) = sweep(model, MACHINE, {"memory.feature.bytes": [2048]}, effort="full")
+    target, machine = resolve(MACHINE, values=FIXED)
+    with target.planner("model", machine) as ask:
+        state = run_pipeline(model, target, machine, ask=ask, until="plan")
+    plans = state.plans.values()
+    assert row.cycles == sum(plan.cycles for plan in plans)
+    assert row.seconds == row.cycles / machine.clock_hz
+    assert row.bound_cycles == sum(plan.physical_bound for plan in plans)
+    assert row.granule_bound_cycles == sum(plan.granule_bound for plan in plans)
+    assert row.moved_bytes == sum(plan.moved_bytes for plan in plans)
+    assert row.kernels == len(plans)
+
+
+def test_quick_effort_is_simulated_and_never_better_than_full(tmp_path: Path) -> None:
+    model = small_model(tmp_path)
+    vary = {"memory.feature.bytes": "512..8K:4x"}
+    quick, full = (sweep(model, MACHINE, vary, effort=effort) for effort in ("quick", "full"))
+    for fast, best in zip(quick, full, strict=True):
+        assert fast.cycles is not None
+        assert best.cycles is not None
+        assert best.cycles <= fast.cycles <= 1.3 * best.cycles
+        assert fast.granule_bound_cycles == best.granule_bound_cycles
+
+
+SHARED: dict[str, Any] = {
+    "memory.feature.bytes": [1024, 4096, 131072],
+    "move.load-weight.bytes_per_cycle": [2, 8],
+    "move.load-feature.latency": [0, 90],
+    "clock_hz": [10**8, 10**9],
+    "engine.load.queue": [1, 4],
+    "memory.dram.bytes_per_cycle": [2, 8],
+}
+
+
+@pytest.mark.parametrize("key", SHARED)
+def test_points_share_without_changing_a_row(key: str, tmp_path: Path) -> None:
+    model = small_model(tmp_path)
+    together = sweep(model, MACHINE, {key: SHARED[key]})
+    alone = [sweep(model, MACHINE, {key: [value]})[0] for value in SHARED[key]]
+    assert _figures(together) == _figures(alone)
+
+
+def test_times_of_other_primitives_are_shared_and_change_their_own_rows(tmp_path: Path) -> None:
+    model = small_model(tmp_path)
+    _, machine = resolve(MACHINE)
+    pool = next(p for p in machine.primitives if "max_pool" in p.operations)
+    key = f"primitive.{pool.name}.cycles"
+    values = [pool.cycles, f"100 + {pool.cycles}"]
+    together = sweep(model, MACHINE, {key: values})
+    alone = [sweep(model, MACHINE, {key: [value]})[0] for value in values]
+    assert _figures(together) == _figures(alone)
+    assert together[0].cycles != together[1].cycles
+
+
+def test_a_model_is_read_once_for_sizes_and_rates_of_memories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, machine = resolve(MACHINE)
+    for key, value in (("memory.feature.bytes", 64), ("move.load-weight.bytes_per_cycle", 1)):
+        assert form_of(machine.with_values({key: value})) == form_of(machine)
+    assert form_of(machine.with_values({"element": "fixed8"})) != form_of(machine)
+    begun: list[str] = []
+    original = Bench.state_of
+
+    def noted(self: Bench, model: str, *others: Any) -> Any:
+        begun.append(model)
+        return original(self, model, *others)
+
+    monkeypatch.setattr(Bench, "state_of", noted)
+    sweep(small_model(tmp_path), MACHINE, {"memory.feature.bytes": [1024, 2048, 4096]})
+    # One for each point, and one for all.
+    assert len(begun) == 4
+
+
+def test_the_store_of_plans_is_left_as_it_was(tmp_path: Path) -> None:
+    before = Planner.store
+    sweep(small_model(tmp_path), MACHINE)
+    assert Planner.store is before
+
+
+def test_peaks_are_the_ends_of_the_buffers_of_the_program(tmp_path: Path) -> None:
+    target, machine = resolve(MACHINE)
+    state = run_pipeline(small_model(tmp_path), target, machine)
+    for item in state.kernels:
+        if item.schedule is None:
+            continue
+        ends: dict[str, int] = {}
+        for program in item.programs:
+            for op in program.walk():
+                if isinstance(op, BufferOp):
+                    assert op.bytes is not None
+                    size = op.bytes.value.data * op.slots.value.data
+                    ends[op.memory] = ends.get(op.memory, 0) + size
+        peaks = peaks_of(item, machine, target)
+        # Side by side they take what they hold, and what rounding adds; never more than there is.
+        assert peaks.keys() == ends.keys()
+        for memory, peak in peaks.items():
+            assert ends[memory] <= peak <= (machine.memory(memory).bytes or 0)
+
+
+def test_energy_is_summed_where_every_plan_has_it() -> None:
+    assert energy_of([{"energy_pj": 1.5}, {"energy_pj": 2.0}]) == 3.5
+    assert energy_of([{"energy_pj": 1.5}, {}]) is None
+    assert energy_of([]) is None
+
+
+def test_a_refused_point_is_a_row(tmp_path: Path) -> None:
+    rows = sweep(small_model(tmp_path), MACHINE, {"memory.feature.bytes": [4096, -5, "many"]})
+    assert [row.status for row in rows] == ["planned", "refused", "refused"]
+    assert rows[0].cycles
+    assert {row.code for row in rows[1:]} == {"machine-invalid"}
+    assert all(row.reason and row.cycles is None for row in rows[1:])
+
+
+def test_several_models_and_planners(tmp_path: Path) -> None:
+    models = [small_model(tmp_path), small_model(tmp_path, "wide.onnx", channels=32)]
+    rows = sweep(models, MACHINE, {"planner": ["model", "greedy"]})
+    assert [(row.model, row.planner) for row in rows] == [
+        (model, planner) for model in models for planner in ("model", "greedy")
+    ]
+    assert rows[0].cycles != rows[2].cycles
+
+
+def _figures(rows: list[Row]) -> list[dict[str, Any]]:
+    return [row.to_json() | {"pareto": None} for row in rows]
