@@ -35,7 +35,7 @@ from tilewright.sweeps.space import Point
 from tilewright.targets.base import Target, find_target
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.lower import tile
-from tilewright.tile.tensors import dense_arenas
+from tilewright.tile.tensors import separate_arenas
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -272,7 +272,7 @@ def peaks_of(item: Any, machine: Machine, target: Target) -> dict[str, int]:
     peaks: dict[str, int] = {}
     if not machine.moves:
         return peaks
-    placements, _ = dense_arenas(item.kernel)
+    placements, _ = separate_arenas(item.kernel)
     program = tile(item.kernel, item.schedule, machine, placements, check=False)
     for op in program.walk():
         if isinstance(op, BufferOp) and op.bytes is not None and op.address is not None:
