@@ -23,7 +23,8 @@ MODELS = {
 def test_networks_move_less_than_without_fusion(name: str, tmp_path: Path) -> None:
     """Bit for bit, fused and apart; fewer bytes pass main memory, in fewer cycles."""
     text = FILE.read_text()
-    assert (maps := "memory.maps = { ") in text
+    maps = "memory.maps = { "
+    assert maps in text
     # What stays between kernels would spare the same bytes.
     text = text.replace(maps, f"{maps}resident = [], ")
     together, plain = tmp_path / "fused.toml", tmp_path / "apart.toml"
