@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
-
 MOST_RUNS = 9
 """Runs after the first whose median is reported."""
 
@@ -59,8 +58,7 @@ AGAIN = 0.25
 """Seconds of these runs, after which no other begins."""
 
 LONG = 5.0
-"""Seconds of a simulated first run from which on it is reported itself: a shorter one may have
-taken its time for what all later ones find."""
+"""Seconds of a first run from which on it is reported; a shorter one may load what others find."""
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -400,10 +398,9 @@ class Executable:
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
 
-        Stops after ``runs`` runs, or sooner when a run has ended and ``seconds`` have passed (of
-        simulation, too, which takes longer than what it simulates); at least one is made where
-        ``seconds`` is positive. Returns what each run took, in seconds: on the host alone where
-        the accelerator's cycles are simulated, which are the same in every run.
+        Stops after ``runs`` runs, or sooner when a run has ended and ``seconds`` have passed; at
+        least one is made where ``seconds`` is positive. Returns what each run took, in seconds: on
+        the host alone where the accelerator's cycles are simulated.
         """
         profiles: list[Profile] = []
         begin = time.perf_counter()
@@ -428,9 +425,8 @@ class Executable:
     def report(self, *, kernels: bool = False) -> str:
         """Return the package's contents and, after a run, its times as text (docs/reports.md).
 
-        The first run, which also loads what all others find, does not count: where that was short,
-        a few more are made now on the same inputs, and the report is of the median one. With
-        ``kernels`` all kernels are listed, the slowest first, with their schedules.
+        The first run, which also loads what all others find, does not count: a few more are made
+        now, and the report is of the median one. With ``kernels`` all are listed, slowest first.
         """
         return report(self.manifest, self.summary(), kernels=kernels)
 
