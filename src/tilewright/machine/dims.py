@@ -19,6 +19,7 @@ def _numbered(letter: str) -> tuple[str, ...]:
 
 
 _POINTS = _numbered("d")
+_ELEMENTS = ("o", "e", "r", "l", "c", "w")
 _ROWS = (*_POINTS, "axis")
 _REDUCED = (*_POINTS, *_numbered("r"))
 _CONVOLUTION = ("n", "g", "co", "oh", "ow", "ci", "kh", "kw")
@@ -56,7 +57,10 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     "concat": (*_ROWS, "parts"),
     "gather": (*_POINTS, "v"),
     "scatter": (*_POINTS, "u"),
-    **dict.fromkeys((*operators("map", "view"), "pad", "interleave"), _POINTS),
+    **dict.fromkeys((*operators("view"), "pad", "interleave"), _POINTS),
+    # The last are rows and columns, by which a machine may have them planned
+    # (targets/ascend/elements.py).
+    **dict.fromkeys(operators("map"), (*_POINTS, *_ELEMENTS)),
 }
 """Operation -> its dims, those that reduce last. An operation has those that its rank asks for."""
 

@@ -13,6 +13,7 @@ from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
+from tilewright.targets.ascend.elements import as_elements
 from tilewright.targets.ascend.formats import image, nz
 from tilewright.targets.ascend.grids import GridPlans, Step, steps_of, vector_grids
 from tilewright.targets.ascend.lower import lower_kernel
@@ -21,6 +22,7 @@ from tilewright.targets.ascend.lowering.walk import shared_loops
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import core_of
+from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile_module
 
@@ -57,8 +59,11 @@ def kernel(
 
 
 CASES: dict[str, tuple[Kernel, tuple[Step, ...]]] = {
-    "flat": (kernel("gelu", (6, 40)), (Step("d0", 2, last=True), Step("d1", 16, last=True))),
-    "blocks": (kernel("gelu", (48, 64), (nz(), nz())), (Step("d1", 16), Step("d0", 16))),
+    "flat": (as_elements(kernel("gelu", (60, 40))), (Step("e", 128),)),
+    "blocks": (
+        as_elements(kernel("gelu", (48, 64), (nz(), nz()))),
+        (Step("o", 1), Step("e", 128)),
+    ),
     "rows": (kernel("softmax", (4, 20, 32), reduced=(2,)), (Step("d0", 1), Step("d1", 1))),
     "ragged rows": (kernel("softmax", (4, 20, 33), reduced=(2,)), ()),
     "sums": (kernel("reduce_sum", (64, 24), reduced=(1,)), (Step("d0", 16, last=True),)),
@@ -85,7 +90,8 @@ def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name:
         assert plan is None
         return
     assert plan is not None
-    module = tile_module(of, plan.schedule, MACHINE)
+    honours = AscendTarget().honours_of([of.anchor.operation])
+    module = tile_module(of, plan.schedule, MACHINE, honours=honours)
     (program,) = programs_of(module)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
     assert list(grid) == plan.schedule.shared.split()
@@ -96,7 +102,7 @@ def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name:
     assert device.launches[-1].blocks == parts
     # A layer that a network repeats is estimated once, and is the same functions again.
     launches, estimates = device.launches[:], dict(device.estimates)
-    assert estimates
+    assert estimates or honours
     lower_kernel(device, CompiledKernel(of, plan.schedule, module), {})
     assert device.launches == 2 * launches
     assert device.estimates == estimates

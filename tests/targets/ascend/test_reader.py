@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
+from tests.targets.ascend.element_kernels import elementwise
 from tests.targets.ascend.lowering.test_given_flags import of_a_length
 
 import tilewright
@@ -16,7 +17,6 @@ from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910

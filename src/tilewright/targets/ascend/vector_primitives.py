@@ -13,9 +13,10 @@ from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.isa import INDEX_ELEMENTS
+from tilewright.targets.ascend.isa import LANES as REPEAT
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.transposing import LINES
-from tilewright.targets.ascend.machine import CUBE, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, DaVinci
 
 POINTS = tuple(
     name
@@ -24,18 +25,58 @@ POINTS = tuple(
 )
 """Elementwise operations that have kernels (kernels/recipes.py)."""
 
+CHOICES = ("less", "less_equal", "equal", "select")
+"""The operations that compare or choose."""
+
+ROOM = 24576
+"""The bytes of UB that stay free for what elementwise kernels need beside their tiles."""
+
 _MATRICES = ("input", "output")
 """Roles of whole matrices; the others are one row."""
 
 _SCORES = {"m": CUBE, "t": CUBE}
 
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
+_OUTER = tuple(f"d{number}" for number in range(6))
+_ELEMENTS = "*".join((*_OUTER, "o", "e", "r", "l", "c", "w"))
 _REDUCED = f"{_POINTS}*r0*r1*r2*r3*r4*r5*r6*r7"
 
 
 def points_of(core: DaVinci) -> tuple[str, ...]:
     """The elementwise operations of a core."""
     return tuple(name for name in POINTS if name != "div" or core.divides)
+
+
+def elementwise(
+    name: str,
+    operations: tuple[str, ...],
+    layouts: Mapping[str, str],
+    elements: Mapping[str, tuple[str, ...]] | None = None,
+    epilogue: tuple[tuple[str, ...], ...] = (("cast",),),
+) -> Primitive:
+    """An elementwise operation on operands in these layouts, by role, over the dims of elements.py:
+    a tile has whole repeats of elements, blocks of columns, and rows as copies and spreads take
+    them."""
+    known = elements or {}
+    multiples = {"e": REPEAT, "c": BLOCK, "w": BLOCK}
+    operands = {
+        role: Storage(memory="ub", layout=layout, elements=known.get(role, ()), multiples=multiples)
+        for role, layout in layouts.items()
+    }
+    return Primitive(
+        name=name,
+        operations=operations,
+        engine="v",
+        operands=operands,
+        epilogue=epilogue,
+        cycles=f"ceil({_ELEMENTS}/{REPEAT})",
+        peak=f"{_ELEMENTS}/{REPEAT}",
+        multiples={"e": REPEAT, "c": REPEAT},
+        blocks=("e", "c"),
+        whole=("w",),
+        limits={"o": MAX_BURSTS, "r": MAX_BURSTS, "l": LINES} | dict.fromkeys(_OUTER, 1),
+        reserved={"ub": ROOM},
+    )
 
 
 def vector_primitives() -> tuple[Primitive, ...]:
@@ -71,7 +112,8 @@ def vector_primitives() -> tuple[Primitive, ...]:
     def of_elements(*elements: str) -> Storage:
         return Storage(memory="ub", elements=elements)
 
-    choices = dict.fromkeys(("input", "weight", "residual"), of_elements("float16", "bool"))
+    several: tuple[str, ...] = ("float16", "bool")
+    choices: dict[str, tuple[str, ...]] = dict.fromkeys(roles[:2], several) | {"residual": several}
     integers = {
         "input": of_elements("float16", "int8", "int32"),
         "residual": of_elements("float32"),
@@ -90,11 +132,8 @@ def vector_primitives() -> tuple[Primitive, ...]:
             whole=("kh", "kw"),
         ),
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
-        primitive("cast", ("cast",), _POINTS, 1),
-        primitive(
-            *("choose", ("less", "less_equal", "equal", "select"), _POINTS, 2),
-            {**choices, "output": rows["output"]},
-        ),
+        elementwise("cast", ("cast",), dict.fromkeys(("input", "output"), "")),
+        elementwise("choose", CHOICES, dict.fromkeys((*choices, "output"), ""), choices),
         primitive("quantise", ("quantise_linear", "dequantise_linear"), _POINTS, 6, integers),
         # Rows are read where they lie, whatever their number.
         primitive(

@@ -14,13 +14,13 @@ from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import Halves
 from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.cube_kernels import Product, levels, pack, planned, unpack
+from tests.targets.ascend.element_kernels import broadcast
 from tests.targets.ascend.kernels.rows_of_floats import packed, unpacked, with_room
 
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import proven_lengths, synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.broadcast import Short, elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.lowering.cube import cube_kernel
@@ -218,11 +218,16 @@ def soft(x: Doubles) -> Doubles:
 ROWS: dict[str, tuple[Program, Callable[[Doubles], Doubles], tuple[int, int, int], bool, bool]] = {
     # Program, meaning, [matrices, rows, columns], whether x and out are in Nz.
     "relu row by row": (
-        elementwise("relu", "half", 300 * 40, ASCEND_910, short=Short(1, 300, 40, 300)),
+        broadcast("relu", (300, 40), {"x": (300, 40)}, element="half", free=0),
         points, (1, 300, 40), False, False,
     ),
     "relu in Nz": (
-        elementwise("relu", "half", 2 * 304 * 48, ASCEND_910, short=Short(6, 304, 16, 300)),
+        broadcast(
+            *("relu", (2, 300, 48), {"x": (2, 300, 48)}),
+            element="half",
+            blocks=("x", "out"),
+            free=1,
+        ),
         points, (2, 300, 48), True, True,
     ),
     "normalisation row by row": (

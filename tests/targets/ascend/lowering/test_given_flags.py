@@ -1,4 +1,4 @@
-"""Flags of cube kernels are their tile programs', and as good as those that are derived without."""
+"""Flags of cube and elementwise kernels are their tile programs', and as good as derived ones."""
 
 from __future__ import annotations
 
@@ -53,10 +53,12 @@ def without_flags(body: Sequence[Statement]) -> Iterator[Statement]:
             yield statement
 
 
-KERNELS = [(kind, seed) for kind in ("products", "convolutions") for seed in range(20)]
+KERNELS = [
+    (kind, seed) for kind in ("products", "convolutions", "elementwise") for seed in range(20)
+]
 
 
-@pytest.mark.parametrize("case", but_fast(KERNELS, [KERNELS[0], KERNELS[21]]))
+@pytest.mark.parametrize("case", but_fast(KERNELS, KERNELS[::20]))
 def test_they_cost_no_more_than_flags_that_are_derived(case: tuple[str, int]) -> None:
     given, bare = kernel(*case), kernel(*case)
     flags = [each for each in statements(given.body) if isinstance(each, Flag)]
@@ -69,7 +71,7 @@ def test_they_cost_no_more_than_flags_that_are_derived(case: tuple[str, int]) ->
     assert cycles[0] <= 1.01 * cycles[1] + 2
 
 
-@pytest.mark.parametrize("kind", ["products", "convolutions"])
+@pytest.mark.parametrize("kind", ["products", "convolutions", "elementwise"])
 def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
     """The proof of the C's own commands finds it, whatever the tile program says."""
     for seed in range(2):
@@ -93,9 +95,9 @@ def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
             synchronised(fewer)
 
 
-def test_kernels_of_the_vector_unit_take_no_decision() -> None:
+def test_other_kernels_of_the_vector_unit_take_no_decision() -> None:
     target = find_target("ascend910")
-    assert target.honours_of(["matmul"]) == EVERY_DECISION
+    assert target.honours_of(["matmul"]) == target.honours_of(["add"]) == EVERY_DECISION
     kernel = pool(0, fixed=False).kernel
     assert target.honours_of([kernel.anchor.operation]) == frozenset()
     passes = pipeline(target.machine(), honours=target.honours_of([kernel.anchor.operation]))

@@ -7,7 +7,6 @@ from itertools import groupby
 from math import prod
 
 from tilewright.planning.domain import Operand, Stage
-from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.normal import (
     Norm,
     Rows,
@@ -15,6 +14,7 @@ from tilewright.targets.ascend.kernels.normal import (
     softmax,
     softmax_across,
 )
+from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
 from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -105,7 +105,7 @@ def reduction(
     if not left:
         name = launches.name("copy")
         count = joined(extents)
-        program = elementwise("copy", element, count, launches.core, name=name)
+        program = portions("copy", element, count, launches.core, name=name)
         launches.launch(program, value, result)
         return result
     while left:

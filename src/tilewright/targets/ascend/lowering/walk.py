@@ -35,12 +35,10 @@ from tilewright.targets.ascend.lowering.nest import (
     Spans,
     cut,
     interval,
-    padded_length,
     slot_of,
 )
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
-    LENGTH,
     Barrier,
     Buffer,
     Command,
@@ -71,6 +69,17 @@ from tilewright.tile.operations import BarrierOp, EventOp, SignalOp
 Loops = tuple[tuple[Loop, int, LoopOp], ...]
 """Loops of the kernel around a place, outermost first: how often each runs at most, and the
 program's."""
+
+
+PARAMETERS = {
+    "input": "a",
+    "weight": "b",
+    "bias": "bias",
+    "residual": "d",
+    "output": "c",
+    "internal": "t",
+}
+"""Names of parameters by the roles of tensors, and of what stays on the chip."""
 
 
 @dataclass
@@ -145,6 +154,10 @@ class Forms(ABC):
             return "int32_t" if self.integers else "float"
         return element_of(op.tensor_op)
 
+    def parameter(self, op: TensorOp) -> tuple[str, str]:
+        """The name of a parameter of the kernel, and its element type, as in C."""
+        return PARAMETERS[op.role.data], "half"
+
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes of a tensor in main memory, in its layout, rows in whole blocks of 16."""
         kind, width = op.result.type, WIDTHS[element_of(op)]
@@ -207,8 +220,11 @@ class Walk:
     """By the names that the program has for them."""
     homes: Homes
     """The homes of the program's buffers that the walk has visited."""
-    free: frozenset[str] = frozenset()
-    """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
+    free: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Dims of which a launch has fewer indices, by ``LENGTH``: how many, at most as many as the
+    program."""
+    longest: int = 0
+    """The most that ``LENGTH`` is; 0 without such dims."""
     names: dict[str, int] = field(default_factory=dict[str, int])
     shared: list[LoopOp] = field(default_factory=list[LoopOp])
     """The loops that cores share."""
@@ -225,8 +241,7 @@ class Walk:
         """The kernel without flags; ``order`` is that of its parameters."""
         body: list[Statement] = []
         spans = whole(self.chain.extents())
-        for dim in self.free:
-            size = padded_length() if self.chain.block_of(dim) > 1 else LENGTH
+        for dim, size in self.free.items():
             spans[dim] = replace(spans[dim], size=size)
         self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
@@ -237,10 +252,9 @@ class Walk:
         before = [statement for forms in self.chain.all for statement in forms.before]
         work = [buffer for forms in self.chain.all for buffer in forms.work]
         buffers = (*(home.buffer for home in self.homes.values()), *work)
-        longest = max((self.program.extents[dim] for dim in self.free), default=0)
         constants, blocks = block_places(self.grid)
         return Program(
-            *(name, tensors, [*before, *body], buffers, about, longest),
+            *(name, tensors, [*before, *body], buffers, about, self.longest),
             blocks=blocks,
             constants=constants,
         )

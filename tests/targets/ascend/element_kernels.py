@@ -1,0 +1,102 @@
+"""Elementwise kernels from their tile programs, without a network around them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tilewright.planning import Planner
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
+from tilewright.targets.ascend.elements import as_elements, ended
+from tilewright.targets.ascend.formats import matrices
+from tilewright.targets.ascend.grids import GridPlans
+from tilewright.targets.ascend.isa import ELEMENTS
+from tilewright.targets.ascend.kernels.recipes import recipe_of
+from tilewright.targets.ascend.kernels.vectors import BOOLEAN
+from tilewright.targets.ascend.lowering.elements import Function
+from tilewright.targets.ascend.lowering.points import element_kernel
+from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
+from tilewright.targets.ascend.network import chip_machine, network_machine
+from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.target import AscendTarget
+from tilewright.tile.lower import tile
+
+Shape = tuple[int, ...]
+
+NAMES = {c: name for name, c in ELEMENTS.items()}
+"""Element types of C -> those of planning."""
+
+STAGES = {1: "relu", 2: "add", 3: "select"}
+"""Operations of so many operands, which are planned like any other of as many."""
+
+
+def described(
+    operation: str,
+    result: Shape,
+    operands: Mapping[str, Shape],
+    element: str = "half",
+    blocks: Collection[str] = (),
+    stored: str = "",
+) -> Kernel:
+    """As planning sees it, over the dims of the operation."""
+    dims = tuple(Dim(f"d{axis}", extent) for axis, extent in enumerate(result))
+
+    def operand(name: str, role: Role, shape: Shape, kind: str) -> Operand:
+        front = len(result) - len(shape)
+        access = tuple(
+            Affine(((f"d{front + axis}", 1),)) if extent == result[front + axis] else Affine()
+            for axis, extent in enumerate(shape)
+        )
+        layout = str(matrices(len(shape))) if name in blocks else ""
+        return Operand(name, shape, access, NAMES[kind], role, layout=layout)  # type: ignore[arg-type]
+
+    roles: tuple[Role, ...] = ("input", "weight", "residual")
+    read = tuple(
+        operand(name, role, shape, BOOLEAN if name == "c" else element)
+        for role, (name, shape) in zip(roles, operands.items(), strict=False)
+    )
+    out = operand("out", "output", result, stored or element)
+    return Kernel("kernel", (Stage(operation, dims, read, out),))
+
+
+def broadcast(
+    operation: str,
+    result: Shape,
+    operands: Mapping[str, Shape],
+    core: DaVinci = ASCEND_910,
+    *,
+    scalars: Sequence[str] = (),
+    numbers: Collection[str] = (),
+    name: str = "kernel",
+    element: str = "float",
+    blocks: Collection[str] = (),
+    free: int | None = None,
+    cores: int = 1,
+) -> Program:
+    """The kernel of a recipe on elements of these shapes, by operand, with the flags of its tile
+    program. ``numbers`` are single ones of which main memory has blocks, ``blocks`` the operands in
+    Nz, perhaps out; ``free`` is the axis of which a launch has a length of its own."""
+    recipe = recipe_of(operation, core)
+    assert recipe is not None
+    shapes = {**operands, **dict.fromkeys(numbers, ())}
+    stage = operation if operation in ("less", "less_equal", "equal") else STAGES[len(shapes)]
+    of = described(stage, result, shapes, element, blocks, recipe.types[element])
+    formed = as_elements(of)
+    machine = network_machine(core) if cores == 1 else chip_machine(core)
+    machine = machine.model_copy(update={"cores": cores})
+    plan = GridPlans(machine, None)(formed) or Planner(machine).plan(formed)
+    program = tile(formed, plan.schedule, machine, honours=AscendTarget.honours)
+    function = Function(recipe, tuple(scalars), tuple(shapes), frozenset(numbers))
+    ends, longest = {}, 0
+    if free is not None:
+        ends, longest = ended(of, formed, frozenset({f"d{free}"})), result[free]
+    return element_kernel(program, core, name, [function], ends, longest)
+
+
+def elementwise(
+    operation: str, element: str, size: int, core: DaVinci = ASCEND_910, **others: object
+) -> Program:
+    """The same of operands that have so many elements each."""
+    recipe = recipe_of(operation, core)
+    assert recipe is not None
+    operands = dict.fromkeys(("x", "y")[: recipe.operands], (size,))
+    return broadcast(operation, (size,), operands, core, element=element, **others)  # type: ignore[arg-type]
