@@ -31,7 +31,16 @@ from tilewright.targets.ascend.vector_primitives import CHOICES, POINTS
 ELEMENTWISE = (*POINTS, "cast", *CHOICES)
 """Anchors of kernels that are computed element by element."""
 
+NORMAL = ("softmax", "layer_norm")
+"""Anchors of kernels that take whole rows, or columns."""
+
+WALKED = (*ELEMENTWISE, *NORMAL)
+"""Anchors of the vector unit's kernels that come from their tile programs."""
+
 Shape = tuple[int, ...]
+
+Forms = dict[str, tuple[Shape, str]]
+"""Shape and layout of operands, by name."""
 
 
 def is_flat(kernel: Kernel) -> bool:
@@ -53,18 +62,54 @@ def as_elements(kernel: Kernel) -> Kernel:
         dims, forms = _rows(several, out)
     else:
         return kernel
+    return _restated(kernel, dims, forms)
+
+
+def _restated(kernel: Kernel, dims: tuple[Dim, ...], forms: Forms) -> Kernel:
+    """A kernel over other dims, with operands of these forms, the others like the result, or single
+    numbers."""
+    out = kernel.output
     names = tuple(Affine(((dim.name, 1),)) for dim in dims)
 
     def restated(operand: Operand) -> Operand:
         shape, layout = forms.get(operand.name, forms[out.name])
-        if prod(operand.shape) == 1 < prod(out.shape):
+        if operand.name not in forms and prod(operand.shape) == 1 < prod(out.shape):
             shape, layout = (), ""
-        pairs = zip(shape, names, dims, strict=False)
+        skipped = len(dims) - len(shape) if shape else 0
+        pairs = zip(shape, names[skipped:], dims[skipped:], strict=False)
         access = tuple(name if n == dim.extent else Affine() for n, name, dim in pairs)
         return replace(operand, shape=shape, access=access, layout=layout)
 
     stages = tuple(replace(stage, dims=dims) for stage in kernel.stages)
     return with_operands(replace(kernel, stages=stages), restated)
+
+
+def as_rows(kernel: Kernel) -> Kernel:
+    """A softmax or layer normalisation over rows r and their axis, or over columns of an axis of
+    rows l; itself where it is none."""
+    anchor, out = kernel.anchor, kernel.output
+    if anchor.operation not in NORMAL or any(len(s.inputs) > 1 for s in kernel.stages[1:]):
+        return kernel
+    source, *lines = anchor.inputs
+    shape, layout = _form(out)
+    axis = next(n for n, access in enumerate(source.access) if "axis" in access.dims)
+    before, extent, inner = shape[:axis], shape[axis], prod(shape[axis + 1 :])
+    if _form(source) != (shape, layout):
+        return kernel
+    if _in_nz(out) and axis == len(shape) - 1:
+        sizes = {"d0": prod(before[:-1]), "r": before[-1], "axis": extent}
+    elif not layout.row_major:
+        return kernel
+    elif inner == 1:
+        sizes = {"r": prod(before), "axis": extent}
+    else:
+        ragged = inner * out.element_bytes % BLOCK != 0
+        sizes = {"d0": prod(before), "l": extent, "w" if ragged else "c": inner}
+    reduced = {"axis", "l"}
+    dims = tuple(Dim(n, e, "reduction" if n in reduced else "parallel") for n, e in sizes.items())
+    form = tuple(sizes.values()), str(matrices(len(dims))) if _in_nz(out) else ""
+    forms = dict.fromkeys((source.name, out.name), form)
+    return _restated(kernel, dims, forms | {line.name: (line.shape, "") for line in lines})
 
 
 def _aligned(operand: Operand, result: Operand) -> bool:
@@ -77,10 +122,6 @@ def _aligned(operand: Operand, result: Operand) -> bool:
 
 def _form(operand: Operand) -> tuple[Shape, Layout]:
     return operand.shape, Layout.parse(operand.layout, len(operand.shape))
-
-
-Forms = dict[str, tuple[Shape, str]]
-"""Shape and layout of operands, by name."""
 
 
 def _flat(operands: Sequence[Operand]) -> tuple[tuple[Dim, ...], Forms]:
@@ -163,9 +204,17 @@ def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, 
     out, extents = kernel.output, formed.anchor.extents
     axes = [axis for axis, access in enumerate(out.access) if free.intersection(access.dims)]
     shape, layout = _form(out)
-    if len(axes) != 1 or not is_flat(formed) or kernel.anchor.operation in CHOICES:
+    if len(axes) != 1 or kernel.anchor.operation in CHOICES:
         return {}
     (axis,) = axes
+    if "r" in extents and kernel.anchor.operation in NORMAL:
+        # Tiles are whole; those behind the length are left out.
+        if _in_nz(out):
+            return {"r": LENGTH} if axis == len(shape) - 2 else {}
+        alone = prod(shape[:axis]) == 1
+        return {"r": LENGTH * prod(shape[axis + 1 : -1])} if alone and axis < len(shape) - 1 else {}
+    if not is_flat(formed):
+        return {}
     rows, longest = LENGTH, shape[axis]
     if layout.row_major:
         outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])

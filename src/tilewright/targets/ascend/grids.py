@@ -26,7 +26,7 @@ from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.ascend.elements import ELEMENTWISE, is_flat
+from tilewright.targets.ascend.elements import ELEMENTWISE, WALKED, is_flat
 from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.isa import LANES as REPEAT
 from tilewright.targets.ascend.lowering.moves import steps_of as steps_of_move
@@ -219,7 +219,7 @@ def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
         units = ceil(extents[dim] / unit)
         most = min(units, cores * ROUNDS // parts)
         sizes = {min(ceil(units / count) * unit, extents[dim]) for count in range(2, most + 1)}
-        if kernel.anchor.operation not in ELEMENTWISE:
+        if kernel.anchor.operation not in WALKED:
             # A last part that is much shorter would make all tiles as short.
             sizes = {size for size in sizes if 2 * (extents[dim] % size or size) >= size + unit}
         rows += [{**around, dim: size} for size in sorted(sizes, reverse=True)]

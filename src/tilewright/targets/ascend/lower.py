@@ -16,15 +16,16 @@ from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
 from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Kernel, Stage
-from tilewright.targets.ascend.elements import ELEMENTWISE, ended
+from tilewright.targets.ascend.elements import NORMAL, WALKED, ended
 from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
+from tilewright.targets.ascend.lowering.normal import normal
 from tilewright.targets.ascend.lowering.points import points, rows_by_index
 from tilewright.targets.ascend.lowering.pools import pooling
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.quantised import quantised
-from tilewright.targets.ascend.lowering.rows import FOLD_OF, normal, reduction
+from tilewright.targets.ascend.lowering.rows import FOLD_OF, reduction
 from tilewright.tile.dialect import programs_of, shared_loops
 
 StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value]
@@ -35,7 +36,6 @@ buffer of its choice, and says with its result what that is."""
 
 STAGES: dict[str, StageLowering] = {
     **dict.fromkeys(("quantise_linear", "dequantise_linear"), quantised),
-    **dict.fromkeys(("softmax", "layer_norm"), normal),
     **dict.fromkeys(FOLD_OF, reduction),
     **dict.fromkeys(("transpose", "slice"), move),
     "pad": pad,
@@ -82,13 +82,14 @@ def lower_kernel(
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid=grid)
     if is_of_cube([each.anchor.operation for each in kernels_of(compiled.kernel)]):
         product(launches, program)
-    elif compiled.kernel.anchor.operation in ELEMENTWISE:
+    elif compiled.kernel.anchor.operation in WALKED:
         if free:
             assert original is not None
             longest = max(original.anchor.extents[dim] for dim in free)
             ends = ended(original, compiled.kernel, free)
             launches = replace(launches, ends=ends, longest=longest if ends else 0)
-        points(launches, program)
+        lower = normal if compiled.kernel.anchor.operation in NORMAL else points
+        lower(launches, program)
         _check_grid(launches)
     else:
         _stages(replace(launches, parts=_parts(launches)))

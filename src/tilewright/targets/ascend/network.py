@@ -89,8 +89,7 @@ def network_machine(core: DaVinci) -> Machine:
     in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and relu on
     the way out."""
     machine = machine_of(core)
-    roles: tuple[str, ...] = ("input", "weight", "residual", "output")
-    layouts = dict.fromkeys(roles, "any")
+    layouts: dict[str, str] = dict.fromkeys(("input", "weight", "residual", "output"), "any")
     clipped = ("relu", "clip"), ("cast",)
     vector = elementwise("vector", points_of(core), layouts, epilogue=clipped)
     # Fractalise, defractalise and the like.

@@ -14,6 +14,7 @@ from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.isa import INDEX_ELEMENTS
 from tilewright.targets.ascend.isa import LANES as REPEAT
+from tilewright.targets.ascend.kernels.folds import MOST_ROWS, fold_bytes
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.transposing import LINES
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, DaVinci
@@ -30,9 +31,6 @@ CHOICES = ("less", "less_equal", "equal", "select")
 
 ROOM = 24576
 """The bytes of UB that stay free for what elementwise kernels need beside their tiles."""
-
-_MATRICES = ("input", "output")
-"""Roles of whole matrices; the others are one row."""
 
 _SCORES = {"m": CUBE, "t": CUBE}
 
@@ -79,14 +77,33 @@ def elementwise(
     )
 
 
+def normalisation(name: str, operation: str, passes: int, layout: str) -> Primitive:
+    """Softmax or layer normalisation of whole rows, or columns, over the dims of elements.py; a
+    slot has a half and a float for each element."""
+    storage = Storage(memory="ub", element_bytes=6, multiples=dict.fromkeys(("axis", "c", "w"), 32))
+    tile = storage.model_copy(update={"layout": layout})
+    count = "d0*r*l*c*w*axis"
+    return Primitive(
+        name=name,
+        operations=(operation,),
+        engine="v",
+        operands={"input": tile, "weight": storage, "bias": storage, "output": tile},
+        epilogue=(("cast",),),
+        # What belongs to rows is turned to columns and back, however few they are.
+        cycles=f"200+ceil({count}*{passes}/64)",
+        peak=f"{count}*{passes}/64",
+        multiples={"c": BLOCK},
+        blocks=("c",),
+        whole=("axis", "l", "w"),
+        limits={"d0": 1, "r": MOST_ROWS, "c": 2048},
+        reserved={"ub": fold_bytes(MOST_ROWS)},
+    )
+
+
 def vector_primitives() -> tuple[Primitive, ...]:
     """Operations on rows and places of elements, row by row in main memory, and pools of images."""
     roles: tuple[str, ...] = ("input", "weight", "bias", "output")
     rows: dict[str, Storage] = dict.fromkeys(roles, Storage(memory="ub"))
-    blocks = {
-        role: Storage(memory="ub", layout=f"{MATRICES}{nz()}" if role in _MATRICES else "")
-        for role in roles
-    }
     planes = Storage(memory="ub", layout=image(), multiples={"c": CUBE})
     images: dict[str, Storage] = dict.fromkeys(roles, planes)
 
@@ -112,20 +129,21 @@ def vector_primitives() -> tuple[Primitive, ...]:
     def of_elements(*elements: str) -> Storage:
         return Storage(memory="ub", elements=elements)
 
-    several: tuple[str, ...] = ("float16", "bool")
-    choices: dict[str, tuple[str, ...]] = dict.fromkeys(roles[:2], several) | {"residual": several}
+    choices: dict[str, tuple[str, ...]] = dict.fromkeys(
+        ("input", "weight", "residual"), ("float16", "bool")
+    )
     integers = {
         "input": of_elements("float16", "int8", "int32"),
         "residual": of_elements("float32"),
         "output": of_elements("float16", "int8"),
     }
     scores = Storage(memory="ub", multiples=_SCORES)
-    axis, whole = f"{_POINTS}*axis", ("axis",)
     return (
-        primitive("softmax", ("softmax",), axis, 6, whole=whole),
-        primitive("layer_norm", ("layer_norm",), axis, 7, whole=whole),
-        primitive("softmax_nz", ("softmax",), axis, 6, blocks, whole=whole),
-        primitive("layer_norm_nz", ("layer_norm",), axis, 7, blocks, whole=whole),
+        *(
+            normalisation(f"{name}{suffix}", name, passes, layout)
+            for suffix, layout in (("", ""), ("_nz", f"{MATRICES}{nz()}"))
+            for name, passes in (("softmax", 9), ("layer_norm", 11))
+        ),
         primitive("fold", ("fold",), _REDUCED, 1),
         primitive(
             *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, images),

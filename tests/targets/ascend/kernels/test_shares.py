@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
+from tests.targets.ascend.element_kernels import broadcast, elementwise, normal
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
@@ -20,7 +21,7 @@ from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
@@ -47,19 +48,6 @@ Cut = Callable[[int, int, str], Extent]
 
 CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     "short last": (lambda of: portions("copy", "half", of(1_001, 160, "e"), SMALL), 7),
-    "softmax": (
-        lambda of: softmax(Rows(of(3, 1, "n"), of(40, 16, "m"), 64, "half", True), SMALL),
-        9,
-    ),
-    "normal": (
-        lambda of: layer_norm(
-            Rows(1, joined((of(3, 1, "n"), of(20, 8, "m"))), 96, "half"),
-            replace(SMALL, ub=2 * SMALL.ub),
-            Norm(scaled=True, shifted=True),
-        ),
-        9,
-    ),
-    "columns": (lambda of: softmax_across(of(2, 1, "n"), 9, of(80, 32, "c"), SMALL), 6),
     "padded pool": (
         lambda of: pool(
             *("max", of(3, 2, "c"), 12, 9, Window((3, 3), (2, 2)), SMALL),
@@ -140,11 +128,62 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
 
 @pytest.mark.parametrize("name", but_fast(CASES, list(CASES)[::3]))
 def test_blocks_compute_what_one_does(name: str) -> None:
-    """Bit for bit, in every order; what is read back is the same, and proven."""
     make, blocks = CASES[name]
     whole = make(lambda extent, part, place: extent)
     program = make(lambda extent, part, place: divided(f"{place}_block", extent, part))
     assert (whole.blocks, program.blocks) == (1, blocks)
+    check_blocks(whole, program)
+
+
+WALKED: dict[str, Callable[[int], Program]] = {
+    "sum": lambda cores: broadcast(
+        *("add", (20_000,), {"x": (20_000,), "y": (20_000,)}), element="half", cores=cores
+    ),
+    "odd cast": lambda cores: elementwise("cast", "half", 5_001, cores=cores),
+    "function in Nz": lambda cores: broadcast(
+        "gelu",
+        (40, 64),
+        {"x": (40, 64)},
+        element="half",
+        blocks=("x", "out"),
+        cores=cores,
+    ),
+    "column": lambda cores: broadcast(
+        "add", (4, 6, 48), {"x": (4, 6, 48), "y": (6, 1)}, element="half", cores=cores
+    ),
+    "row of Nz": lambda cores: broadcast(
+        "mul",
+        (40, 64),
+        {"x": (40, 64), "y": (1, 64)},
+        element="half",
+        blocks=("x", "out"),
+        cores=cores,
+    ),
+    "less": lambda cores: broadcast(
+        "less", (3, 9, 64), {"x": (3, 9, 64), "y": (9, 64)}, element="half", cores=cores
+    ),
+    "choice": lambda cores: broadcast(
+        *("select", (4000,), {"c": (4000,), "x": (4000,), "y": (4000,)}),
+        element="half",
+        cores=cores,
+    ),
+    "softmax": lambda cores: normal((3, 40, 64), element="half", blocks=True, cores=cores),
+    "normal": lambda cores: normal(
+        (3, 20, 96), norm=Norm(), lines=["scale", "shift"], element="half", cores=cores
+    ),
+    "columns": lambda cores: normal((2, 9, 80), axis=1, element="half", cores=cores),
+}
+
+
+@pytest.mark.parametrize("name", but_fast(WALKED, list(WALKED)[::3]))
+def test_parts_of_a_tile_program_compute_what_the_whole_does(name: str) -> None:
+    whole, program = WALKED[name](1), WALKED[name](8)
+    assert whole.blocks == 1 < program.blocks
+    check_blocks(whole, program)
+
+
+def check_blocks(whole: Program, program: Program) -> None:
+    """Bit for bit, in every order; what is read back is the same, and proven."""
     random = np.random.default_rng(4)
     given: dict[str, NDArray[Any]] = {}
     target = next(tensor.name for tensor in whole.tensors if tensor.written)

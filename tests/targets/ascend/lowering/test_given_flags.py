@@ -53,9 +53,8 @@ def without_flags(body: Sequence[Statement]) -> Iterator[Statement]:
             yield statement
 
 
-KERNELS = [
-    (kind, seed) for kind in ("products", "convolutions", "elementwise") for seed in range(20)
-]
+WALKED = ("products", "convolutions", "elementwise", "rows")
+KERNELS = [(kind, seed) for kind in WALKED for seed in range(20)]
 
 
 @pytest.mark.parametrize("case", but_fast(KERNELS, KERNELS[::20]))
@@ -71,7 +70,7 @@ def test_they_cost_no_more_than_flags_that_are_derived(case: tuple[str, int]) ->
     assert cycles[0] <= 1.01 * cycles[1] + 2
 
 
-@pytest.mark.parametrize("kind", ["products", "convolutions", "elementwise"])
+@pytest.mark.parametrize("kind", WALKED)
 def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
     """The proof of the C's own commands finds it, whatever the tile program says."""
     for seed in range(2):
@@ -97,7 +96,7 @@ def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
 
 def test_other_kernels_of_the_vector_unit_take_no_decision() -> None:
     target = find_target("ascend910")
-    assert target.honours_of(["matmul"]) == target.honours_of(["add"]) == EVERY_DECISION
+    assert target.honours_of(["matmul"]) == target.honours_of(["add", "softmax"]) == EVERY_DECISION
     kernel = pool(0, fixed=False).kernel
     assert target.honours_of([kernel.anchor.operation]) == frozenset()
     passes = pipeline(target.machine(), honours=target.honours_of([kernel.anchor.operation]))

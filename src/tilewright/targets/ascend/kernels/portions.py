@@ -13,10 +13,10 @@ from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.recipes import compute, recipe_of
 from tilewright.targets.ascend.kernels.shares import Extent, total
 from tilewright.targets.ascend.kernels.tiles import Tiles, cut
-from tilewright.targets.ascend.kernels.transfers import Operand
+from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, DaVinci
-from tilewright.targets.ascend.program import Place, Program
+from tilewright.targets.ascend.program import Place, Program, Tensor
 
 
 def portions(
@@ -47,15 +47,24 @@ def portions(
         raise refuse("plan-capacity", f"{name}: {core.ub} bytes of ub hold no repeat")
     columns = cut(size, most * lanes, lanes, BLOCK // WIDTHS[stored])
     tiles, vectors = Tiles(name or operation, core, (cut(1, 1), columns)), Vectors()
-    shape, sizes = (1, total(size)), (1, columns.size)
+    sizes, start = (1, columns.size), tiles.starts[-1]
+    x, out = (
+        Tensor(each, total(size) * WIDTHS[kind] + SLACK, kind, written=each == "out")
+        for each, kind in (("x", element), ("out", stored))
+    )
     grids: dict[str, Grid] = {}
     for each, value in alike.items():
         grids[each] = tiles.alike(each, value, kinds.get(each, element))
-    read, grids["x"] = Operand("x", shape, element).load(tiles, *sizes)
+    for each, kind in (("x", element), ("out", stored)):
+        grids[each] = Grid(Place(tiles.tile(each, columns.size * WIDTHS[kind], kind)))
     for each, kind in temporaries.items():
         grids[each] = Grid(Place(tiles.kept(each, columns.size * WIDTHS[kind], kind)))
-    grids["out"] = Grid(Place(tiles.tile("out", columns.size * WIDTHS[stored], stored)))
     compute(vectors, recipe.steps, grids, *sizes)
+    (width, wide), (home, stored_home) = (
+        (WIDTHS[element], WIDTHS[stored]),
+        (grids["x"].place, grids["out"].place),
+    )
+    tiles.body.extend(load_rows(home, 0, Place(x, start * width), *sizes, width))
     tiles.body.extend(vectors.body)
-    written = Operand("out", shape, stored).store(tiles, grids["out"], *sizes)
-    return tiles.program((read, written), f"{operation} of {total(size)} {element}")
+    tiles.body.extend(store_rows(stored_home, 0, Place(out, start * wide), *sizes, wide))
+    return tiles.program((x, out), f"{operation} of {total(size)} {element}")

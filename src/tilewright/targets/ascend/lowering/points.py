@@ -5,22 +5,20 @@ A constant of one number comes as a block of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from tilewright.codegen.nest.value import Value as Count
 from tilewright.planning.domain import Operand, Stage
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.shares import joined
 from tilewright.targets.ascend.kernels.vectors import BOOLEAN, number
-from tilewright.targets.ascend.lowering.cube import walked
 from tilewright.targets.ascend.lowering.elements import Elements, Function
 from tilewright.targets.ascend.lowering.launches import Launches, Value
-from tilewright.targets.ascend.lowering.walk import Chain, Homes
-from tilewright.targets.ascend.machine import BLOCK, DaVinci
-from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.lowering.tiled import tiled_kernel
+from tilewright.targets.ascend.machine import BLOCK
 from tilewright.tile.dialect import ProgramOp
 
 POWERS = {1.0: "copy", 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal"}
@@ -49,9 +47,8 @@ def points(launches: Launches, program: ProgramOp) -> None:
             value = launches.constant(block, block.shape, value.element, "")
         values.append(value)
     name = launches.name(NAMES.get(anchor.operation, anchor.operation))
-    made = element_kernel(
-        *(program, launches.core, name, functions, launches.ends, launches.longest)
-    )
+    core, ends = launches.core, (launches.ends, launches.longest)
+    made = tiled_kernel(program, core, name, partial(Elements, core, functions), *ends)
     launches.launch(made, *values, output)
 
 
@@ -93,22 +90,6 @@ def _function(
     )
     scalars = tuple(map(number, scalars_of(stage.operation, dict(stage.attributes))))
     return Function(recipe, scalars, tuple(elements), numbers)
-
-
-def element_kernel(
-    program: ProgramOp,
-    core: DaVinci,
-    name: str,
-    functions: Sequence[Function],
-    ends: Mapping[str, Count] | None = None,
-    longest: int = 0,
-) -> Program:
-    """The kernel of an elementwise tile program whose stages are these functions, without
-    barriers; of the dims of ``ends`` a launch has so many indices."""
-    homes: Homes = {}
-    program = program.clone() if ends else program
-    forms = Chain(program, lambda compute: Elements(program, compute, core, homes, functions))
-    return walked(program, forms, homes, core, name, ends or {}, longest if ends else 0)
 
 
 def alike(launches: Launches, operand: Operand) -> float | None:

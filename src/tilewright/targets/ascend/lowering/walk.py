@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import ClassVar
 
 from tilewright.codegen.nest.span import whole
 from tilewright.codegen.nest.value import Value, least, more, select, variable
@@ -105,6 +106,9 @@ Homes = dict[SSAValue, Home]
 
 class Forms(ABC):
     """The forms of a compute's operands in the memories, and the moves between them."""
+
+    whole_tiles: ClassVar[bool] = False
+    """True if tiles at the end of a launch's length are computed whole."""
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes = program, core, homes
@@ -196,6 +200,7 @@ class Chain:
                     buffer = buffer.outer_buffer
         self.all = list(self.computes.values())
         """The forms of all computes, in the program's order."""
+        self.whole_tiles = all(forms.whole_tiles for forms in self.all)
 
     def extents(self) -> dict[str, int]:
         """Extents of all dims; those of blocks of two kinds are whole blocks of both."""
@@ -241,7 +246,7 @@ class Walk:
         """The kernel without flags; ``order`` is that of its parameters."""
         body: list[Statement] = []
         spans = whole(self.chain.extents())
-        for dim, size in self.free.items():
+        for dim, size in {} if self.chain.whole_tiles else self.free.items():
             spans[dim] = replace(spans[dim], size=size)
         self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
@@ -307,7 +312,9 @@ class Walk:
             raise refusal(self.program, reason)
         if op in self.shared:
             loop, trips, inner = cut(span, step, upper, f"{dim}_block")
-            if not isinstance(loop.count, int):
+            if self.chain.whole_tiles and dim in self.free:
+                self.ended.append(self.free[dim] - inner.start)
+            elif not isinstance(loop.count, int):
                 self.ended.append(span.size - loop.variable * step)
             self.grid.append((loop.name, trips))
             self._block(op.body.block, body, {**spans, dim: inner}, loops)
@@ -315,6 +322,8 @@ class Walk:
         number = self.names.get(dim, 0)
         self.names[dim] = number + 1
         loop, trips, inner = cut(span, step, upper, f"{dim}_{number}" if number else dim)
+        if self.chain.whole_tiles and dim in self.free and loop.count != 1:
+            loop.count = (least(span.size, self.free[dim] - span.start) + (step - 1)) // step
         body.append(loop)
         self._block(op.body.block, loop.body, {**spans, dim: inner}, (*loops, (loop, trips, op)))
         if loop in self.counters:
