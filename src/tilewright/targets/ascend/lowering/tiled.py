@@ -174,11 +174,10 @@ class Tiled(Forms):
         takes, each under the condition that these are its."""
         body: list[Statement] = []
         for sizes in product(*(sorted(several) for _, several in spans)):
-            part = make(sizes)
+            part: list[Statement] = make(sizes)
             for (size, several), one in zip(spans, sizes, strict=True):
                 if part and len(several) > 1:
-                    guard: Statement = Loop(f"of_{one}", select(equal(size, one), 1, 0), part)
-                    part = [guard]
+                    part = [Loop(f"of_{one}", select(equal(size, one), 1, 0), [*part])]
             body += part
         return body
 
