@@ -55,7 +55,9 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
         if out.layout and out.shape[-1] % CUBE:
             return ()
         if is_flat(kernel):
-            return tuple(Step(d.name, REPEAT if d.name == "e" else 1) for d in anchor.dims)
+            # Whole repeats, but of the elements of one.
+            unit = REPEAT if anchor.extents["e"] > REPEAT else CUBE
+            return tuple(Step(dim.name, unit if dim.name == "e" else 1) for dim in anchor.dims)
         return _physical(out) if out.layout else _rows(out, ())
     if anchor.operation in ("softmax", "layer_norm"):
         if not out.layout:

@@ -140,6 +140,10 @@ WALKED: dict[str, Callable[[int], Program]] = {
         *("add", (20_000,), {"x": (20_000,), "y": (20_000,)}), element="half", cores=cores
     ),
     "odd cast": lambda cores: elementwise("cast", "half", 5_001, cores=cores),
+    # Tiles of several rows, each of which is cut.
+    "cut rows": lambda cores: broadcast(
+        *("cast", (64, 28, 28), {"x": (64, 28, 28)}), element="half", cores=1 if cores == 1 else 32
+    ),
     "function in Nz": lambda cores: broadcast(
         "gelu",
         (40, 64),

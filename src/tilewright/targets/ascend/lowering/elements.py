@@ -119,12 +119,18 @@ class Elements(Tiled):
         rows, columns = self.tile_of(out, spans)
         if not self.room:
             self._place()
-        if not self.flat:
+        cut = self.flat and rows.most > 1 and columns.most < self.columns
+        if not self.flat or (cut and self.chooses):
             lines, lengths = (
-                set.union(*map(self.sizes, names)) for names in (("r", "l"), ("c", "w"))
+                set.union(*map(self.sizes, names)) for names in (("r", "l", "o"), ("c", "w", "e"))
             )
             several = (rows.size, lines), (columns.size, lengths)
             return self.versions(several, lambda sizes: self._by_rows(*sizes))
+        if cut:
+            # Parts of rows, which are apart where the last ones are shorter.
+            line = Loop("line", rows.size)
+            line.body += self._flat(columns.size, columns.most, self.sizes("e"), line.variable)
+            return [*self._spread(1), ALL, line]
         row = self.pitch_of(out, columns) // WIDTHS[self.element(out)]
         size, most, sizes = rows.size * row, rows.most * row, {n * row for n in self.sizes("o")}
         if rows.most == 1:
@@ -202,8 +208,9 @@ class Elements(Tiled):
             spread_lanes(vectors, floats.place, source.place, scratch, count)
         return vectors.body
 
-    def _flat(self, size: Value, most: int, sizes: set[int]) -> list[Statement]:
-        """All elements of a tile side by side: whole repeats, and what is left of some sizes."""
+    def _flat(self, size: Value, most: int, sizes: set[int], row: Value = 0) -> list[Statement]:
+        """Elements of a tile side by side, all or a row of ``most``: whole repeats, and what is
+        left of some sizes."""
         widest = max(WIDTHS[self._kind(name)] for step in self.steps for name in _names(step))
         lanes = REPEAT // widest
 
@@ -213,8 +220,9 @@ class Elements(Tiled):
                 place, stride = Place(self._buffer(name)), lanes * WIDTHS[self._kind(name)]
                 if name in self.alike or self._is_single(name.removesuffix("_floats")):
                     return place, 0, 0
-                moved = place if name in self.room else place.at(start * stride)
-                return moved, 1, stride // BLOCK
+                if name not in self.room:
+                    place = place.at(start * stride + row * (most * WIDTHS[self._kind(name)]))
+                return place, 1, stride // BLOCK
 
             return [step.statement(part, repeats, used) for step in self.steps]
 
@@ -272,7 +280,7 @@ class Elements(Tiled):
             return Grid(place.at(row * pitch), pitch, spread=True)
         if name in self.values:
             op = self.homes[self.values[name]].op
-            pitch = self.pitch_of(op, self._columns(op)) if has_rows(op) and not self.flat else 0
+            pitch = self.pitch_of(op, self._columns(op)) if has_rows(op) else 0
             return Grid(place.at(row * pitch + column * WIDTHS[kind]), pitch)
         pitch = -(-columns // BLOCK) * BLOCK * WIDTHS[kind]
         one = plain in self.values and not self.flat and plain != "out"
