@@ -1,4 +1,4 @@
-"""What a machine file leaves out and its primitives imply: fusions, and what stays on the chip.
+"""Fusions and residency that follow from primitives, where a machine file says nothing of them.
 
 Where one primitive reads on the chip what another writes, kernels of the two may be one kernel, and
 a result may stay from one kernel to others. A file without any ``[fusion.NAME]`` gets a pattern of

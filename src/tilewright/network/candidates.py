@@ -54,14 +54,16 @@ def placements_of(
     """Return the arena, offset and strides of each operand of a network's kernel in main memory.
 
     Constants are dense as planning's kernel has them: it may see them in another shape
-    (targets/cambricon/planning/channel_blocks.py).
+    (targets/cambricon/planning/channel_blocks.py), and so is what it sees with other axes.
     """
     placements: dict[str, Placement] = {}
     shapes = {argument.name: argument for argument in kernel.operands}
     for name, value in operand_values(op, names).items():
         place, operand = placement_of(value), shapes.get(name)
         strides = place.strides
-        if operand is not None and isinstance(value.owner, WeightOp):
-            strides = Layout.parse(operand.layout, len(operand.shape)).strides(operand.shape)
+        if operand is not None:
+            layout = Layout.parse(operand.layout, len(operand.shape))
+            if isinstance(value.owner, WeightOp) or len(layout.factors) != len(strides):
+                strides = layout.strides(operand.shape)
         placements[name] = place.arena, place.offset, strides
     return placements

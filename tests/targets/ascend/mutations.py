@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
+from tests.targets.ascend.element_kernels import elementwise, normal
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend import isa
@@ -25,10 +26,9 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, build_all
-from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import (
     Barrier,
@@ -42,6 +42,7 @@ from tilewright.targets.ascend.program import (
     Tensor,
 )
 from tilewright.targets.ascend.proof import prove
+from tilewright.targets.ascend.vector_primitives import ROOM
 
 HOSTILE = (0, 1, 9, 12, 40)
 """Orders under which a mutant is run: as issued, pipes early and late, and one at random."""
@@ -240,15 +241,15 @@ def _convolution(random: Random) -> Program:
 def _elementwise(random: Random) -> Program:
     element = str(random.choice(["half", "float"]))
     operation = str(random.choice(["add", "mul", "relu", "exp"]))
-    size, ub = _number(random, 1, 1500), 128 * _number(random, 24, 48)
+    size, ub = _number(random, 1, 1500), ROOM + 128 * _number(random, 24, 48)
     return elementwise(operation, element, size, replace(ASCEND_910, ub=ub), name="kernel")
 
 
 def _rows(random: Random) -> Program:
-    rows = Rows(_number(random, 1, 2), _number(random, 1, 40), _number(random, 1, 40))
+    shape = _number(random, 1, 2), _number(random, 1, 40), _number(random, 1, 40)
     if random.integers(0, 2):
-        return softmax(rows, ASCEND_910, "kernel")
-    return layer_norm(rows, ASCEND_910, Norm(scaled=bool(random.integers(0, 2))), "kernel")
+        return normal(shape)
+    return normal(shape, norm=Norm(), lines=["scale"] * int(random.integers(0, 2)))
 
 
 def _transposition(random: Random) -> Program:

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.targets.ascend.cube_kernels import Convolution, levels, program_of
+from tests.targets.ascend.element_kernels import elementwise
 
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import SHIM
-from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.vector_primitives import ROOM
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -28,7 +29,7 @@ PROGRAMS: dict[str, Program] = {
         Tiling(32, 112, 48, 16, 48, 48, l1=2, l0=2, l0c=2, ub=2),
         ASCEND_910,
     ),
-    "add": elementwise("add", "half", 1000, replace(ASCEND_910, ub=6 * 2 * 256)),
+    "add": elementwise("add", "half", 1000, replace(ASCEND_910, ub=ROOM + 6 * 2 * 256), name="add"),
     "convolution": program_of(
         Convolution(
             20, 9, 7, 24, pads=(1, 1, 1, 1), strides=(2, 1), bias=True, relu=True

@@ -9,20 +9,21 @@ import pytest
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.slow import but_fast, crossed
 from tests.targets.ascend.attention_kernels import Heads
+from tests.targets.ascend.element_kernels import broadcast, elementwise, normal
 from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
-from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_rows
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Flag, Loop, Program, statements, trace
 from tilewright.targets.ascend.proof import prove
+from tilewright.targets.ascend.vector_primitives import ROOM
 
 KERNELS: dict[str, Callable[[], Program]] = {
     "product": lambda: matmul(
@@ -35,19 +36,19 @@ KERNELS: dict[str, Callable[[], Program]] = {
         "kernel",
     ),
     "elementwise": lambda: elementwise(
-        "add", "half", 1000, replace(ASCEND_910, ub=6 * 2 * 128), name="kernel"
+        "add", "half", 1000, replace(ASCEND_910, ub=ROOM + 6 * 2 * 256), name="kernel"
     ),
     "elementwise with scalars": lambda: elementwise(
-        *("clamp", "float", 700, replace(ASCEND_910, ub=4096)),
+        *("clamp", "float", 700, replace(ASCEND_910, ub=ROOM + 4096)),
         scalars=("-1", "2"),
         name="kernel",
     ),
     "to blocks": lambda: fractalise(100, 48, "naive", ASCEND_910, "kernel"),
     "to blocks by copies": lambda: fractalise(50, 33, "dma", ASCEND_910, "kernel"),
-    "softmax": lambda: softmax(Rows(1, 20, 70), ASCEND_910, "kernel"),
-    "softmax of many tiles": lambda: softmax(Rows(1, 300, 8), ASCEND_910, "kernel"),
-    "layer normalisation": lambda: layer_norm(
-        Rows(2, 9, 17, "half", True), ASCEND_910, Norm(scaled=True), "kernel"
+    "softmax": lambda: normal((20, 70)),
+    "softmax of many tiles": lambda: normal((300, 8)),
+    "layer normalisation": lambda: normal(
+        *((2, 9, 17), ASCEND_910, Norm(), ["scale"]), element="half", blocks=True
     ),
     "reduction in parts": lambda: reduce_rows("max", 9, 17_000, ASCEND_910, name="kernel"),
     "broadcast": lambda: broadcast(

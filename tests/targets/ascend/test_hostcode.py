@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from onnx import helper
 from tests.slow import but_fast
+from tests.targets.ascend.element_kernels import elementwise
 from tests.targets.ascend.operation_networks import compiled
 from tests.targets.ascend.test_ascend_networks import gram
 
@@ -19,7 +20,6 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.hostcode import core_text
-from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.machine import ASCEND_910
 
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"

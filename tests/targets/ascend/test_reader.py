@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
+from tests.targets.ascend.element_kernels import elementwise, normal
 from tests.targets.ascend.lowering.test_given_flags import of_a_length
 
 import tilewright
@@ -16,9 +17,8 @@ from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.broadcast import elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
 from tilewright.targets.ascend.program import Access, Executed, Program, trace
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
@@ -38,7 +38,7 @@ PROGRAMS = {
     "convolution": convolution,
     "fractalise": lambda: fractalise(80, 200, "improved", ASCEND_910, "fractal"),
     "gelu": lambda: elementwise("gelu", "half", 5000, ASCEND_910),
-    "layer norm": lambda: layer_norm(Rows(1, 20, 100), ASCEND_910, Norm(1e-5, True, True)),
+    "layer norm": lambda: normal((20, 100), norm=Norm(), lines=["scale"]),
 }
 
 

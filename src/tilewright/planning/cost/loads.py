@@ -1,4 +1,4 @@
-"""What kernels ask of each engine and of main memory, however they are scheduled."""
+"""The work that kernels give to each engine and to main memory, however they are scheduled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Loads:
 
 
 def loads_of(units: Sequence[Kernel], machine: Machine, internal: Collection[str] = ()) -> Loads:
-    """What some kernels, each without its producers, ask for at least; the operands that are
+    """The least work of some kernels, each without its producers; the operands that are
     ``internal`` stay on the chip."""
     loads = Loads()
     for unit in units:

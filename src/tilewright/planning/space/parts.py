@@ -38,13 +38,15 @@ def as_parts(kernel: Kernel, strides: Mapping[str, Sequence[int]], machine: Mach
     blocks.
 
     ``strides`` has, by operand name, those of the layout's axes in main memory, in elements; an
-    operand that it leaves out is dense.
+    operand that it leaves out is dense, and so is one that the kernel has with other axes.
     """
     if not any(move.prices_blocks for move in machine.moves):
         return kernel
 
     def operand(plain: Operand) -> Operand:
         given = tuple(strides.get(plain.name, ()))
+        if len(given) != len(Layout.parse(plain.layout, len(plain.shape)).factors):
+            return plain
         return plain if not given or is_dense(plain, given) else replace(plain, strides=given)
 
     return with_operands(kernel, operand)

@@ -17,6 +17,7 @@ from tilewright.machine.records import (
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import CachedMemory, DividesUnlike, FormsKernels, SharedCache
 from tilewright.targets.ascend.attention import as_chain
+from tilewright.targets.ascend.elements import as_elements, as_rows
 
 
 class AscendMachine(OwnPasses, FormsKernels):
@@ -29,8 +30,8 @@ class AscendMachine(OwnPasses, FormsKernels):
     fastest of each."""
 
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
-        """Attention as a chain."""
-        return as_chain(kernel)
+        """Attention as a chain, others over the dims of elements.py."""
+        return as_rows(as_elements(as_chain(kernel)))
 
     def multiplies_computed_integers(self) -> bool:
         """No: on the way to L0B only blocks of 16-bit elements are transposed, so integers lie

@@ -1,7 +1,7 @@
 """Put the flags and barriers in that a program needs, and no others.
 
-A program of the cube has the flags of its tile program (tile/passes/assign_events.py). They are put
-next to the commands that they are for, barriers within pipes come to them, and all is proven.
+What comes from a tile program has its flags (tile/passes/assign_events.py). They are put next to
+the commands that they are for, barriers within pipes come to them, and all is proven.
 
 Flags of any other program follow from its buffers. Of each it says in whose iterations it has
 contents of its own (``Buffer.scope``) and how many slots take turns; from that the pass reads who

@@ -25,13 +25,14 @@ from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.ascend.elements import ELEMENTWISE, WALKED, is_flat
 from tilewright.targets.ascend.formats import heads, image, matrices
+from tilewright.targets.ascend.isa import LANES as REPEAT
 from tilewright.targets.ascend.lowering.moves import steps_of as steps_of_move
-from tilewright.targets.ascend.lowering.points import CHOICES
 from tilewright.targets.ascend.lowering.quantised import one_kernel
 from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
-from tilewright.targets.ascend.vector_primitives import POINTS
 
 LONGEST = 1024
 """Elements of rows that are reduced of which UB holds a block's results at once, and more."""
@@ -50,12 +51,14 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
     """Return the steps at which a kernel may be cut, the outermost dim first; () for one block."""
     anchor = kernel.anchor
     out = kernel.output
-    if anchor.operation in (*POINTS, "cast", *CHOICES):
-        forms = {(operand.shape, operand.layout) for operand in kernel.operands}
-        flat = forms == {(out.shape, out.layout)}
-        if out.layout and not flat and out.shape[-1] % CUBE:
+    if anchor.operation in ELEMENTWISE:
+        if out.layout and out.shape[-1] % CUBE:
             return ()
-        return _physical(out) if out.layout else _rows(out, (), flat=flat)
+        if is_flat(kernel):
+            # Whole repeats, but of the elements of one.
+            unit = REPEAT if anchor.extents["e"] > REPEAT else CUBE
+            return tuple(Step(dim.name, unit if dim.name == "e" else 1) for dim in anchor.dims)
+        return _physical(out) if out.layout else _rows(out, ())
     if anchor.operation in ("softmax", "layer_norm"):
         if not out.layout:
             return _rows(out, anchor.reduction)
@@ -218,8 +221,9 @@ def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
         units = ceil(extents[dim] / unit)
         most = min(units, cores * ROUNDS // parts)
         sizes = {min(ceil(units / count) * unit, extents[dim]) for count in range(2, most + 1)}
-        # A last part that is much shorter would make all tiles as short.
-        sizes = {size for size in sizes if 2 * (extents[dim] % size or size) >= size + unit}
+        if kernel.anchor.operation not in WALKED:
+            # A last part that is much shorter would make all tiles as short.
+            sizes = {size for size in sizes if 2 * (extents[dim] % size or size) >= size + unit}
         rows += [{**around, dim: size} for size in sorted(sizes, reverse=True)]
         around, parts = {**around, dim: min(unit, extents[dim])}, parts * units
         if last or parts > cores * ROUNDS:
@@ -228,6 +232,19 @@ def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
     least = min(ceil(cores / 2), max(counts))
     kept = [row for row, count in zip(rows, counts, strict=True) if count >= least]
     return {dim: np.array([row[dim] for row in kept], np.int64) for dim in extents}
+
+
+def ascending(kernel: Kernel, schedule: Schedule) -> Schedule:
+    """The schedule that stores elementwise rows of no whole blocks from the first to the last: each
+    writes a few bytes after its end."""
+    dims = list(kernel.anchor.extents)
+    if "w" not in dims:
+        return schedule
+    levels = tuple(
+        replace(level, order=tuple(sorted(level.order, key=dims.index)))
+        for level in schedule.levels
+    )
+    return replace(schedule, levels=levels)
 
 
 @dataclass
@@ -253,13 +270,16 @@ class GridPlans:
     def __call__(self, kernel: Kernel) -> Plan | None:
         """A kernel's plan; None where all kernels of its kind are planned alike."""
         chosen = None if self.asked is None else self.asked(kernel)
-        steps = () if chosen is not None or kernel.producers else steps_of(kernel)
-        if not steps:
-            return chosen
+        if chosen is not None:
+            return replace(chosen, schedule=ascending(kernel, chosen.schedule))
+        steps = () if kernel.producers else steps_of(kernel)
+        if not steps and "w" not in kernel.anchor.extents:
+            return None
         unnamed, names = canonical(kernel)
         key = unnamed, steps
         if key not in self.known:
             plan = plan_cores(kernel, self.shared, allowed=vector_grids)
+            plan = replace(plan, schedule=ascending(kernel, plan.schedule))
             self.known[key] = replace(plan, schedule=renamed(plan.schedule, names))
         back = {new: old for old, new in names.items()}
         plan = self.known[key]

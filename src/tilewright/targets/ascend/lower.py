@@ -15,16 +15,17 @@ from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.ir.types import Array
 from tilewright.planning.chains.plans import kernels_of
-from tilewright.planning.domain import Stage
+from tilewright.planning.domain import Kernel, Stage
+from tilewright.targets.ascend.elements import NORMAL, WALKED, ended
 from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
-from tilewright.targets.ascend.lowering.points import CHOICES, points, rows_by_index
+from tilewright.targets.ascend.lowering.normal import normal
+from tilewright.targets.ascend.lowering.points import points, rows_by_index
 from tilewright.targets.ascend.lowering.pools import pooling
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.quantised import quantised
-from tilewright.targets.ascend.lowering.rows import FOLD_OF, normal, reduction
-from tilewright.targets.ascend.vector_primitives import POINTS
+from tilewright.targets.ascend.lowering.rows import FOLD_OF, reduction
 from tilewright.tile.dialect import programs_of, shared_loops
 
 StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value]
@@ -34,9 +35,7 @@ the kernel) to where the result is to go, of any shape, element and layout; rais
 buffer of its choice, and says with its result what that is."""
 
 STAGES: dict[str, StageLowering] = {
-    **dict.fromkeys((*POINTS, *CHOICES, "cast"), points),
     **dict.fromkeys(("quantise_linear", "dequantise_linear"), quantised),
-    **dict.fromkeys(("softmax", "layer_norm"), normal),
     **dict.fromkeys(FOLD_OF, reduction),
     **dict.fromkeys(("transpose", "slice"), move),
     "pad": pad,
@@ -57,10 +56,12 @@ def lower_kernel(
     known: Mapping[str, Array],
     free: frozenset[str] = frozenset(),
     numbers: Mapping[str, int] | None = None,
+    original: Kernel | None = None,
 ) -> None:
     """Add a kernel's launches; ``known`` has its operands that are constant, ``free`` the dims of
     which a launch has a length of its own (see ``Launches.free``), ``numbers`` the places of
     operands among the network's values that the kernel is given: by default their own order.
+    ``original`` is the kernel with the dims of which ``free`` speaks.
 
     Raises TilewrightError (``lower-operation`` and others) for what it cannot say, and adds
     nothing then.
@@ -78,9 +79,18 @@ def lower_kernel(
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
     if numbers is None:
         numbers = {operand.name: place for place, operand in enumerate(compiled.kernel.inputs)}
-    launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid)
+    launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid=grid)
     if is_of_cube([each.anchor.operation for each in kernels_of(compiled.kernel)]):
         product(launches, program)
+    elif compiled.kernel.anchor.operation in WALKED:
+        if free:
+            assert original is not None
+            longest = max(original.anchor.extents[dim] for dim in free)
+            ends = ended(original, compiled.kernel, free)
+            launches = replace(launches, ends=ends, longest=longest if ends else 0)
+        lower = normal if compiled.kernel.anchor.operation in NORMAL else points
+        lower(launches, program)
+        _check_grid(launches)
     else:
         _stages(replace(launches, parts=_parts(launches)))
         _check_grid(launches)

@@ -22,7 +22,12 @@ from tilewright.targets.ascend.formats import (
     nz,
 )
 from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci, machine_of
-from tilewright.targets.ascend.vector_primitives import POINTS, points_of, vector_primitives
+from tilewright.targets.ascend.vector_primitives import (
+    POINTS,
+    elementwise,
+    points_of,
+    vector_primitives,
+)
 
 
 def chip_machine(core: DaVinci) -> Machine:
@@ -84,8 +89,9 @@ def network_machine(core: DaVinci) -> Machine:
     in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and relu on
     the way out."""
     machine = machine_of(core)
-    vector = _anywhere("vector", points_of(core), ("input", "weight", "residual"))
-    vector = vector.model_copy(update={"epilogue": (("relu", "clip"), ("cast",))})
+    layouts: dict[str, str] = dict.fromkeys(("input", "weight", "residual", "output"), "any")
+    clipped = ("relu", "clip"), ("cast",)
+    vector = elementwise("vector", points_of(core), layouts, epilogue=clipped)
     # Fractalise, defractalise and the like.
     formats = _anywhere("formats", ("convert_layout",), ("input",), ("float16", "int8"))
     widths = (2, 1)

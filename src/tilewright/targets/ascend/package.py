@@ -35,7 +35,7 @@ from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import refuse
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.free_axes import free_axes
-from tilewright.graph.kernels import operand_values
+from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.values import value_names
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
@@ -150,7 +150,7 @@ def _lower(
         places = {value: place for place, value in enumerate(op.inputs)}
         numbers = {name: places[value] for name, value in values.items() if value in places}
         short = free.get(symbol, frozenset())
-        lower_kernel(device, compiled, constants, short, numbers)
+        lower_kernel(device, compiled, constants, short, numbers, kernel_of(op, names))
 
     steps, lowered = lower_kernels(compilation, lower, lambda: None)
     return steps, kernel_rows(compilation, lowered, pairwise([*starts, len(device.launches)]))

@@ -19,6 +19,12 @@ from tilewright.errors import refuse
 LENGTH = variable("length")
 """The size that a kernel with a ``Program.longest`` takes as its last parameter."""
 
+
+def at_length(value: Value, length: int) -> int:
+    """A value that depends on ``LENGTH`` alone, where it is so much."""
+    return int(eval(of(value).python, {LENGTH.python: length}))
+
+
 BLOCK_INDEX = variable("block_idx")
 """The index of this block of a launch; a core runs one at a time (``Program.blocks``)."""
 

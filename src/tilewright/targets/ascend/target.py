@@ -12,6 +12,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
+from tilewright.targets.ascend.elements import WALKED
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.lowering.cube import is_of_cube
@@ -31,7 +32,7 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honoured_for = "products and convolutions; other kernels take the parts that cores share"
+    honoured_for = "products, convolutions, elementwise, rows; others take the parts of cores"
     kernels_overlap = False
     implements = frozenset(
         {
@@ -65,10 +66,11 @@ class AscendTarget(Target):
             raise refuse("ascend-machine", reason, "synchronisation.ids")
 
     def honours_of(self, anchors: Collection[str]) -> frozenset[Decision]:
-        """All of it for kernels of the cube, and nothing for those of the vector unit, which take
-        the grid of the loops that cores share: kernels/ has tiles of its own, and flags.py theirs.
-        """
-        return self.honours if is_of_cube(anchors) else frozenset()
+        """All of it for kernels of the cube, elementwise ones and normalisations, and nothing for
+        others of the vector unit, which take the grid of the loops that cores share: kernels/ has
+        tiles of its own, and flags.py theirs."""
+        walks = is_of_cube(anchors) or set(anchors) <= {*WALKED}
+        return self.honours if walks else frozenset()
 
     @contextmanager
     def planner(

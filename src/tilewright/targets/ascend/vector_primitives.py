@@ -13,9 +13,11 @@ from tilewright.machine.model import MATRICES
 from tilewright.numerics.operators import operators
 from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.isa import INDEX_ELEMENTS
+from tilewright.targets.ascend.isa import LANES as REPEAT
+from tilewright.targets.ascend.kernels.folds import MOST_ROWS, fold_bytes
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.transposing import LINES
-from tilewright.targets.ascend.machine import CUBE, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, DaVinci
 
 POINTS = tuple(
     name
@@ -24,12 +26,17 @@ POINTS = tuple(
 )
 """Elementwise operations that have kernels (kernels/recipes.py)."""
 
-_MATRICES = ("input", "output")
-"""Roles of whole matrices; the others are one row."""
+CHOICES = ("less", "less_equal", "equal", "select")
+"""The operations that compare or choose."""
+
+ROOM = 24576
+"""The bytes of UB that stay free for what elementwise kernels need beside their tiles."""
 
 _SCORES = {"m": CUBE, "t": CUBE}
 
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
+_OUTER = tuple(f"d{number}" for number in range(6))
+_ELEMENTS = "*".join((*_OUTER, "o", "e", "r", "l", "c", "w"))
 _REDUCED = f"{_POINTS}*r0*r1*r2*r3*r4*r5*r6*r7"
 
 
@@ -38,14 +45,65 @@ def points_of(core: DaVinci) -> tuple[str, ...]:
     return tuple(name for name in POINTS if name != "div" or core.divides)
 
 
+def elementwise(
+    name: str,
+    operations: tuple[str, ...],
+    layouts: Mapping[str, str],
+    elements: Mapping[str, tuple[str, ...]] | None = None,
+    epilogue: tuple[tuple[str, ...], ...] = (("cast",),),
+) -> Primitive:
+    """An elementwise operation on operands in these layouts, by role, over the dims of elements.py:
+    a tile has whole repeats of elements, blocks of columns, and rows as copies and spreads take
+    them."""
+    known = elements or {}
+    multiples = {"e": REPEAT, "c": BLOCK, "w": BLOCK}
+    operands = {
+        role: Storage(memory="ub", layout=layout, elements=known.get(role, ()), multiples=multiples)
+        for role, layout in layouts.items()
+    }
+    return Primitive(
+        name=name,
+        operations=operations,
+        engine="v",
+        operands=operands,
+        epilogue=epilogue,
+        cycles=f"ceil({_ELEMENTS}/{REPEAT})",
+        peak=f"{_ELEMENTS}/{REPEAT}",
+        multiples={"e": REPEAT, "c": REPEAT},
+        blocks=("e", "c"),
+        whole=("w",),
+        limits={"o": MAX_BURSTS, "r": MAX_BURSTS, "l": LINES} | dict.fromkeys(_OUTER, 1),
+        reserved={"ub": ROOM},
+    )
+
+
+def normalisation(name: str, operation: str, passes: int, layout: str) -> Primitive:
+    """Softmax or layer normalisation of whole rows, or columns, over the dims of elements.py; a
+    slot has a half and a float for each element."""
+    storage = Storage(memory="ub", element_bytes=6, multiples=dict.fromkeys(("axis", "c", "w"), 32))
+    tile = storage.model_copy(update={"layout": layout})
+    count = "d0*r*l*c*w*axis"
+    return Primitive(
+        name=name,
+        operations=(operation,),
+        engine="v",
+        operands={"input": tile, "weight": storage, "bias": storage, "output": tile},
+        epilogue=(("cast",),),
+        # What belongs to rows is turned to columns and back, however few they are.
+        cycles=f"200+ceil({count}*{passes}/64)",
+        peak=f"{count}*{passes}/64",
+        multiples={"c": BLOCK},
+        blocks=("c",),
+        whole=("axis", "l", "w"),
+        limits={"d0": 1, "r": MOST_ROWS, "c": 2048},
+        reserved={"ub": fold_bytes(MOST_ROWS)},
+    )
+
+
 def vector_primitives() -> tuple[Primitive, ...]:
     """Operations on rows and places of elements, row by row in main memory, and pools of images."""
     roles: tuple[str, ...] = ("input", "weight", "bias", "output")
     rows: dict[str, Storage] = dict.fromkeys(roles, Storage(memory="ub"))
-    blocks = {
-        role: Storage(memory="ub", layout=f"{MATRICES}{nz()}" if role in _MATRICES else "")
-        for role in roles
-    }
     planes = Storage(memory="ub", layout=image(), multiples={"c": CUBE})
     images: dict[str, Storage] = dict.fromkeys(roles, planes)
 
@@ -71,30 +129,29 @@ def vector_primitives() -> tuple[Primitive, ...]:
     def of_elements(*elements: str) -> Storage:
         return Storage(memory="ub", elements=elements)
 
-    choices = dict.fromkeys(("input", "weight", "residual"), of_elements("float16", "bool"))
+    choices: dict[str, tuple[str, ...]] = dict.fromkeys(
+        ("input", "weight", "residual"), ("float16", "bool")
+    )
     integers = {
         "input": of_elements("float16", "int8", "int32"),
         "residual": of_elements("float32"),
         "output": of_elements("float16", "int8"),
     }
     scores = Storage(memory="ub", multiples=_SCORES)
-    axis, whole = f"{_POINTS}*axis", ("axis",)
     return (
-        primitive("softmax", ("softmax",), axis, 6, whole=whole),
-        primitive("layer_norm", ("layer_norm",), axis, 7, whole=whole),
-        primitive("softmax_nz", ("softmax",), axis, 6, blocks, whole=whole),
-        primitive("layer_norm_nz", ("layer_norm",), axis, 7, blocks, whole=whole),
+        *(
+            normalisation(f"{name}{suffix}", name, passes, layout)
+            for suffix, layout in (("", ""), ("_nz", f"{MATRICES}{nz()}"))
+            for name, passes in (("softmax", 9), ("layer_norm", 11))
+        ),
         primitive("fold", ("fold",), _REDUCED, 1),
         primitive(
             *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, images),
             whole=("kh", "kw"),
         ),
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
-        primitive("cast", ("cast",), _POINTS, 1),
-        primitive(
-            *("choose", ("less", "less_equal", "equal", "select"), _POINTS, 2),
-            {**choices, "output": rows["output"]},
-        ),
+        elementwise("cast", ("cast",), dict.fromkeys(("input", "output"), "")),
+        elementwise("choose", CHOICES, dict.fromkeys((*choices, "output"), ""), choices),
         primitive("quantise", ("quantise_linear", "dequantise_linear"), _POINTS, 6, integers),
         # Rows are read where they lie, whatever their number.
         primitive(

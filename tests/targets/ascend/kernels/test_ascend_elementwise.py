@@ -12,13 +12,15 @@ import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast, few
 from tests.targets.ascend.ascend_arrays import built, run
+from tests.targets.ascend.element_kernels import broadcast, elementwise
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.kernels.broadcast import elementwise
+from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.kernels.recipes import QUOTIENTS, RECIPES
 from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
+from tilewright.targets.ascend.vector_primitives import ROOM
 
 SIZES = (1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255 * 64 + 1, 255 * 128, 255 * 128 + 1)
 LARGE = 1_000_003
@@ -139,7 +141,10 @@ def check(name: str, kind: str, size: int, core: DaVinci = ASCEND_910) -> int:
     """Bytes that are stored twice."""
     recipe = RECIPES[name]
     scalars = SCALARS.get(name, ("-1.0f",) * len(recipe.scalars))
-    program = elementwise(name, kind, size, core, scalars=scalars, name=f"{name}_kernel")
+    if name in ("quantise", "quantise_power", "dequantise"):
+        program = portions(name, kind, size, core, scalars=scalars, name=f"{name}_kernel")
+    else:
+        program = elementwise(name, kind, size, core, scalars=scalars, name=f"{name}_kernel")
     kernel = built(program)
     result = recipe.types[kind]
     width = np.dtype(TYPES[result]).itemsize
@@ -220,25 +225,22 @@ def test_functions_end_where_they_become_constant(core: DaVinci) -> None:
 
 
 def test_the_tail_of_1000_elements() -> None:
-    """Portions of 256: the last one begins at 744, and 24 elements are stored a second time."""
-    assert check("add", "half", 1000, replace(ASCEND_910, ub=6 * 2 * 256)) == 48
+    """Tiles of 128 or more, of which the last one is as long as what is left."""
+    assert check("add", "half", 1000, replace(ASCEND_910, ub=ROOM + 6 * 2 * 256)) == 16
 
 
-def test_operands_of_elements_all_alike_are_text() -> None:
-    x = drawn(1, "float", 1000)
-    for constants, wanted in (({"y": "3.0f"}, x - 3), ({"x": "3.0f"}, 3 - x)):
-        program = elementwise("sub", "float", 1000, ASCEND_910, constants=constants)
-        given = "x" if "y" in constants else "y"
-        assert [tensor.name for tensor in program.tensors] == [given, "out"]
-        out = np.zeros(1008, np.float32)
-        run(built(program), {given: np.concatenate([x, x[:8]]), "out": out})
-        np.testing.assert_array_equal(out[:1000], wanted)
+@pytest.mark.parametrize("kind", ["half", "float"])
+def test_a_single_number_is_a_block_of_it(kind: str) -> None:
+    x = drawn(1, kind, 1000)
+    block = np.full(32 // x.itemsize, 3, x.dtype)
+    program = broadcast("sub", (1000,), {"x": (1000,)}, element=kind, numbers=["y"])
+    out = np.zeros(1016, x.dtype)
+    run(built(program), {"x": np.concatenate([x, x[:16]]), "y": block, "out": out})
+    np.testing.assert_array_equal(out[:1000], x - x.dtype.type(3))
 
 
 def test_what_the_core_has_no_instruction_for_is_refused() -> None:
     with pytest.raises(TilewrightError, match="lower-operation"):
-        elementwise("div", "int32_t", 100, ASCEND_910)
+        portions("div", "float", 100, ASCEND_310)
     with pytest.raises(TilewrightError, match="lower-operation"):
-        elementwise("div", "float", 100, ASCEND_310)
-    with pytest.raises(TilewrightError, match="lower-operation"):
-        elementwise("sinh", "half", 100, ASCEND_310)
+        portions("sinh", "half", 100, ASCEND_310)

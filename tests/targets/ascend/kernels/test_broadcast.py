@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.slow import but_fast
+from tests.targets.ascend.element_kernels import broadcast, described
 from tests.targets.ascend.kernels.rows_of_floats import floats, packed, results, unpacked
 
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
-from tilewright.targets.ascend.kernels.broadcast import broadcast, merged
+from tilewright.planning import Planner
+from tilewright.targets.ascend.elements import as_elements, merged
+from tilewright.targets.ascend.grids import ascending
+from tilewright.targets.ascend.lower import lower_kernel
+from tilewright.targets.ascend.lowering.launches import Device
 from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.network import network_machine
+from tilewright.tile.lower import tile_module
+
+MACHINE = network_machine(ASCEND_910)
 
 Shape = tuple[int, ...]
 
@@ -78,8 +90,12 @@ def test_matrices_in_nz(case: tuple[Shape, Shape, str]) -> None:
 
 def test_a_column_of_a_matrix_in_nz_is_refused() -> None:
     operands = {"x": (20, 30), "y": (20, 1)}
+    of = described("sub", (20, 30), operands, blocks=["y"])
+    assert as_elements(of) == of
+    plan = Planner(MACHINE).plan(of)
+    compiled = CompiledKernel(of, plan.schedule, tile_module(of, plan.schedule, MACHINE))
     with pytest.raises(TilewrightError, match="lower-operation"):
-        broadcast("sub", (20, 30), operands, ASCEND_910, element="half", blocks=["y"])
+        lower_kernel(Device(ASCEND_910), compiled, {})
 
 
 def test_dims_that_broadcast_alike_are_one() -> None:
@@ -90,14 +106,6 @@ def test_dims_that_broadcast_alike_are_one() -> None:
     assert merged((2, 1, 3), [(2, 1, 3), (2, 1, 3)]) == ((1, 6), [(1, 6), (1, 6)])
 
 
-def test_constants_are_text() -> None:
-    x = floats(1, 5, 63)
-    program = broadcast("div", (5, 63), {"x": (5, 63)}, ASCEND_910, scalars={"y": "3.0f"})
-    assert [tensor.name for tensor in program.tensors] == ["x", "out"]
-    for found, _ in results(program, {"x": x}, (5, 63)):
-        np.testing.assert_array_equal(found, x / np.float32(3))
-
-
 def test_a_function_of_several_operands_with_temporaries() -> None:
     x, slope = floats(1, 17, 40), floats(2, 17, 1)
     program = broadcast("prelu", (17, 40), {"x": (17, 40), "y": (17, 1)}, ASCEND_910)
@@ -106,6 +114,14 @@ def test_a_function_of_several_operands_with_temporaries() -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_what_there_is_no_recipe_for_is_refused() -> None:
-    with pytest.raises(TilewrightError, match="lower-operation"):
-        broadcast("sinh", (3, 4), {"x": (3, 4)}, ASCEND_910)
+def test_rows_of_no_whole_blocks_go_one_after_the_other() -> None:
+    """Each writes a few bytes after its end, which are those of the next."""
+    of = as_elements(described("add", (3, 40, 17), {"x": (3, 40, 17), "y": (40, 1)}))
+    plan = Planner(MACHINE).plan(of)
+    (level,) = plan.schedule.levels
+    turned = replace(level, tile=(("d0", 1), ("l", 8), ("w", 17)), order=("l", "d0"))
+    wrong = replace(plan.schedule, levels=(turned,))
+    assert ascending(of, wrong).levels[0].order == ("d0", "l")
+    compiled = CompiledKernel(of, wrong, tile_module(of, wrong, MACHINE))
+    with pytest.raises(TilewrightError, match="one after the other"):
+        lower_kernel(Device(ASCEND_910), compiled, {})

@@ -11,28 +11,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
+from tests.targets.ascend.element_kernels import broadcast
 
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Loop, Program, Statement
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 Shape = tuple[int, ...]
-Case = tuple[str, Shape, dict[str, Shape], dict[str, str], int]
+Case = tuple[str, Shape, dict[str, Shape], dict[str, float], int]
 
 CASES: list[Case] = [
     # operation, result, operands, constants, bytes of ub
     ("less", (37,), {"x": (37,), "y": (37,)}, {}, 0),
     ("select", (3, 17), {"c": (3, 17), "x": (3, 17), "y": (17,)}, {}, 0),
-    ("select", (2, 3, 5, 9), {"c": (2, 1, 1, 9), "x": (2, 3, 5, 9)}, {"y": "-5.0f"}, 0),
-    ("select", (2, 16, 16), {"c": (1, 16, 16), "x": (2, 16, 16)}, {"y": "-1.0f / 0.0f"}, 0),
-    ("less_equal", (5, 300), {"x": (5, 300)}, {"y": "1.0f"}, 0),
+    ("select", (2, 3, 5, 9), {"c": (2, 1, 1, 9), "x": (2, 3, 5, 9)}, {"y": -5.0}, 0),
+    ("select", (2, 16, 16), {"c": (1, 16, 16), "x": (2, 16, 16)}, {"y": -np.inf}, 0),
+    ("less_equal", (5, 300), {"x": (5, 300)}, {"y": 1.0}, 0),
     ("equal", (1,), {"x": (1,), "y": (1,)}, {}, 0),
-    ("select", (4, 2000), {"c": (4, 2000), "x": (4, 2000), "y": (4, 2000)}, {}, 20_000),
+    ("select", (4, 2000), {"c": (4, 2000), "x": (4, 2000), "y": (4, 2000)}, {}, 50_000),
     ("less", (3, 40_000), {"x": (3, 40_000), "y": (1, 40_000)}, {}, 0),
 ]
 
@@ -70,9 +70,7 @@ def expected(
 def test_choices(case: Case) -> None:
     operation, result, shapes, constants, ub = case
     core = replace(ASCEND_910, ub=ub) if ub else ASCEND_910
-    program = broadcast(
-        operation, result, shapes, core, scalars=constants, name="kernel", element="half"
-    )
+    program = broadcast(operation, result, shapes, core, numbers=list(constants), element="half")
     program = synchronised(program, events=core.events)
     text = kernel_text(program)
     (again,) = read_kernels(text, core)
@@ -87,7 +85,8 @@ def test_choices(case: Case) -> None:
         name: given[name][: prod(shape)].reshape(shape) for name, shape in shapes.items()
     }
     for name, constant in constants.items():
-        operands[name] = np.float16(-np.inf if "/" in constant else constant.removesuffix("f"))
+        operands[name] = np.float16(constant)
+        given[name] = np.full(16, constant, np.float16)
     wanted = expected(operation, result, operands)
     for order in (0, 1, 2, 77):
         out = np.full(prod(result) + 32, 0xEE, wanted.dtype)
@@ -103,9 +102,7 @@ def test_every_barrier_is_needed() -> None:
     shapes = {"c": (300,), "x": (300,), "y": (300,)}
 
     def made() -> Program:
-        return synchronised(
-            broadcast("select", (300,), shapes, ASCEND_910, name="kernel", element="half")
-        )
+        return synchronised(broadcast("select", (300,), shapes, element="half"))
 
     def barriers(body: list[Statement]) -> list[tuple[list[Statement], int]]:
         places: list[tuple[list[Statement], int]] = []

@@ -14,15 +14,15 @@ from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import Halves
 from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.cube_kernels import Product, levels, pack, planned, unpack
+from tests.targets.ascend.element_kernels import broadcast, normal
 from tests.targets.ascend.kernels.rows_of_floats import packed, unpacked, with_room
 
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import proven_lengths, synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.broadcast import Short, elementwise
 from tilewright.targets.ascend.kernels.fractal import fractalise
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, CUBE
 from tilewright.targets.ascend.network import network_machine
@@ -218,23 +218,28 @@ def soft(x: Doubles) -> Doubles:
 ROWS: dict[str, tuple[Program, Callable[[Doubles], Doubles], tuple[int, int, int], bool, bool]] = {
     # Program, meaning, [matrices, rows, columns], whether x and out are in Nz.
     "relu row by row": (
-        elementwise("relu", "half", 300 * 40, ASCEND_910, short=Short(1, 300, 40, 300)),
+        broadcast("relu", (300, 40), {"x": (300, 40)}, element="half", free=0),
         points, (1, 300, 40), False, False,
     ),
     "relu in Nz": (
-        elementwise("relu", "half", 2 * 304 * 48, ASCEND_910, short=Short(6, 304, 16, 300)),
+        broadcast(
+            *("relu", (2, 300, 48), {"x": (2, 300, 48)}),
+            element="half",
+            blocks=("x", "out"),
+            free=1,
+        ),
         points, (2, 300, 48), True, True,
     ),
     "normalisation row by row": (
-        layer_norm(Rows(1, 300, 50, "half", short=True), ASCEND_910, Norm()),
+        normal((300, 50), norm=Norm(), element="half", free=0),
         norm, (1, 300, 50), False, False,
     ),
     "normalisation in Nz": (
-        layer_norm(Rows(2, 300, 50, "half", True, short=True), ASCEND_910, Norm()),
+        normal((2, 300, 50), norm=Norm(), element="half", blocks=True, free=1),
         norm, (2, 300, 50), True, True,
     ),
     "softmax in Nz": (
-        softmax(Rows(2, 300, 50, "half", True, short=True), ASCEND_910),
+        normal((2, 300, 50), element="half", blocks=True, free=1),
         soft, (2, 300, 50), True, True,
     ),
     "to Nz": (

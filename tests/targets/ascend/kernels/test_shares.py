@@ -11,18 +11,19 @@ import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
+from tests.targets.ascend.element_kernels import broadcast, elementwise, normal
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.broadcast import broadcast, elementwise
 from tilewright.targets.ascend.kernels.channels import to_blocks
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
-from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.kernels.pools import Window, pool
+from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
 from tilewright.targets.ascend.kernels.shares import (
     Extent,
@@ -46,42 +47,7 @@ Cut = Callable[[int, int, str], Extent]
 
 
 CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
-    "sum": (lambda of: elementwise("add", "half", of(20_000, 4_992, "e"), SMALL), 5),
-    "short last": (lambda of: elementwise("relu", "half", of(1_001, 160, "e"), SMALL), 7),
-    "softmax": (
-        lambda of: softmax(Rows(of(3, 1, "n"), of(40, 16, "m"), 64, "half", True), SMALL),
-        9,
-    ),
-    "normal": (
-        lambda of: layer_norm(
-            Rows(1, joined((of(3, 1, "n"), of(20, 8, "m"))), 96, "half"),
-            replace(SMALL, ub=2 * SMALL.ub),
-            Norm(scaled=True, shifted=True),
-        ),
-        9,
-    ),
-    "columns": (lambda of: softmax_across(of(2, 1, "n"), 9, of(80, 32, "c"), SMALL), 6),
-    "broadcast": (
-        lambda of: broadcast(
-            "add",
-            (of(4, 1, "n"), of(6, 4, "m"), 48),
-            {"x": (4, 6, 48), "y": (6, 1)},
-            SMALL,
-            element="half",
-        ),
-        8,
-    ),
-    "blocks": (
-        lambda of: broadcast(
-            "mul",
-            (of(40, 16, "m"), of(64, 32, "c")),
-            {"x": (40, 64), "y": (1, 64)},
-            SMALL,
-            element="half",
-            blocks=("x", "out"),
-        ),
-        6,
-    ),
+    "short last": (lambda of: portions("copy", "half", of(1_001, 160, "e"), SMALL), 7),
     "padded pool": (
         lambda of: pool(
             *("max", of(3, 2, "c"), 12, 9, Window((3, 3), (2, 2)), SMALL),
@@ -116,31 +82,9 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
         9,
     ),
     "pad": (lambda of: pad_axis(of(7, 3, "n"), (16, 32), 48, SMALL, "0", "half"), 3),
-    "less": (
-        lambda of: broadcast(
-            *("less", (of(3, 1, "n"), of(9, 4, "m"), 64), {"x": (3, 9, 64), "y": (9, 64)}, SMALL),
-            element="half",
-        ),
-        9,
-    ),
-    "select": (
-        lambda of: broadcast(
-            *("select", (of(4000, 1504, "e"),), {"c": (4000,), "x": (4000,)}, SMALL),
-            scalars={"y": "0.5f"},
-            element="half",
-        ),
-        3,
-    ),
-    "cast": (lambda of: elementwise("cast", "half", of(5_000, 2_000, "e"), SMALL), 3),
+    "cast": (lambda of: portions("cast", "half", of(5_000, 2_000, "e"), SMALL), 3),
     # The last block has fewer elements than 32 bytes of what is read, not of what is written.
-    "short cast": (lambda of: elementwise("cast", "half", of(45, 16, "e"), SMALL), 3),
-    "short choice": (
-        lambda of: broadcast(
-            *("select", (of(56, 32, "e"),), {"c": (56,), "x": (56,), "y": (56,)}, SMALL),
-            element="half",
-        ),
-        2,
-    ),
+    "short cast": (lambda of: portions("cast", "half", of(45, 16, "e"), SMALL), 3),
     "look-up": (
         lambda of: look_up(of(3, 1, "n"), 11, of(64, 32, "c"), of(40, 16, "i"), SMALL),
         18,
@@ -184,11 +128,66 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
 
 @pytest.mark.parametrize("name", but_fast(CASES, list(CASES)[::3]))
 def test_blocks_compute_what_one_does(name: str) -> None:
-    """Bit for bit, in every order; what is read back is the same, and proven."""
     make, blocks = CASES[name]
     whole = make(lambda extent, part, place: extent)
     program = make(lambda extent, part, place: divided(f"{place}_block", extent, part))
     assert (whole.blocks, program.blocks) == (1, blocks)
+    check_blocks(whole, program)
+
+
+WALKED: dict[str, Callable[[int], Program]] = {
+    "sum": lambda cores: broadcast(
+        *("add", (20_000,), {"x": (20_000,), "y": (20_000,)}), element="half", cores=cores
+    ),
+    "odd cast": lambda cores: elementwise("cast", "half", 5_001, cores=cores),
+    # Tiles of several rows, each of which is cut.
+    "cut rows": lambda cores: broadcast(
+        *("cast", (64, 28, 28), {"x": (64, 28, 28)}), element="half", cores=1 if cores == 1 else 32
+    ),
+    "function in Nz": lambda cores: broadcast(
+        "gelu",
+        (40, 64),
+        {"x": (40, 64)},
+        element="half",
+        blocks=("x", "out"),
+        cores=cores,
+    ),
+    "column": lambda cores: broadcast(
+        "add", (4, 6, 48), {"x": (4, 6, 48), "y": (6, 1)}, element="half", cores=cores
+    ),
+    "row of Nz": lambda cores: broadcast(
+        "mul",
+        (40, 64),
+        {"x": (40, 64), "y": (1, 64)},
+        element="half",
+        blocks=("x", "out"),
+        cores=cores,
+    ),
+    "less": lambda cores: broadcast(
+        "less", (3, 9, 64), {"x": (3, 9, 64), "y": (9, 64)}, element="half", cores=cores
+    ),
+    "choice": lambda cores: broadcast(
+        *("select", (4000,), {"c": (4000,), "x": (4000,), "y": (4000,)}),
+        element="half",
+        cores=cores,
+    ),
+    "softmax": lambda cores: normal((3, 40, 64), element="half", blocks=True, cores=cores),
+    "normal": lambda cores: normal(
+        (3, 20, 96), norm=Norm(), lines=["scale", "shift"], element="half", cores=cores
+    ),
+    "columns": lambda cores: normal((2, 9, 80), axis=1, element="half", cores=cores),
+}
+
+
+@pytest.mark.parametrize("name", but_fast(WALKED, list(WALKED)[::3]))
+def test_parts_of_a_tile_program_compute_what_the_whole_does(name: str) -> None:
+    whole, program = WALKED[name](1), WALKED[name](8)
+    assert whole.blocks == 1 < program.blocks
+    check_blocks(whole, program)
+
+
+def check_blocks(whole: Program, program: Program) -> None:
+    """Bit for bit, in every order; what is read back is the same, and proven."""
     random = np.random.default_rng(4)
     given: dict[str, NDArray[Any]] = {}
     target = next(tensor.name for tensor in whole.tensors if tensor.written)

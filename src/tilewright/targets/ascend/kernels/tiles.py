@@ -166,11 +166,6 @@ class Tiles:
         self.filled(Grid(home.place), 1, BLOCK // home.width, value)
         return home
 
-    def shorten(self, extent: Value) -> None:
-        """Let the innermost loop end with the tile that holds the last of ``extent`` indices; slots
-        stay those of whole extents."""
-        self.loops[-1].count = self.axes[-1].until(extent)
-
     def program(self, tensors: Sequence[Tensor], about: str, longest: int = 0) -> Program:
         """The kernel, without flags."""
         body = [isa.mask_of(128, 128), *self.before, self.loops[0]]

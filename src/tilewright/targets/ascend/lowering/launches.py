@@ -15,6 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tilewright.codegen.nest.value import Value as Count
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine, Kernel, Operand
@@ -149,6 +150,10 @@ class Launches:
     free: frozenset[str] = frozenset()
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
     them is of no value, and may be computed or not."""
+    ends: Mapping[str, Count] = field(default_factory=dict[str, Count])
+    """Of the dims of an elementwise kernel, how many indices a launch has (elements.py)."""
+    longest: int = 0
+    """The most that ``LENGTH`` is; 0 where a launch has none."""
     grid: Mapping[str, int] = field(default_factory=dict[str, int])
     """Dims that the tile program's shared loops cut, and how many indices a block has."""
     work: int = 0

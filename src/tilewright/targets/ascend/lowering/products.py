@@ -11,7 +11,7 @@ from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.attention import LAST_DIMS, WEIGHTS
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import ELEMENTS
-from tilewright.targets.ascend.kernels.broadcast import elementwise
+from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -77,7 +77,7 @@ def _bias(launches: Launches, bias: Operand) -> Value:
         if count % 16 or bias.element == "float16":
             raise launches.refusal(f"{bias.name} is computed, and has to be constant here")
         target = launches.buffer((count,), "half")
-        cast = elementwise("cast", "float", count, launches.core, name=launches.name("cast"))
+        cast = portions("cast", "float", count, launches.core, name=launches.name("cast"))
         launches.launch(cast, launches.operand(bias), target)
         return target
     halves = np.zeros(padded(count), np.float16)

@@ -13,7 +13,7 @@ from math import prod
 from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import image, matrices
-from tilewright.targets.ascend.kernels.broadcast import elementwise
+from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.kernels.quantise import PAIR, Blocks, converted
 from tilewright.targets.ascend.kernels.recipes import NAMES, is_power, recipe_of, scalars_of
 from tilewright.targets.ascend.kernels.shares import joined
@@ -95,7 +95,7 @@ def quantised(
             end = launches.buffer(x.shape, kind, wanted)
     name = launches.name(operation)
     if not wanted:
-        program = elementwise(
+        program = portions(
             *(operation, x.element, launches.elements(stage.output, ""), launches.core),
             scalars=tuple(scalars),
             name=name,

@@ -1,20 +1,12 @@
-"""Stages over whole rows: softmax, layer normalisation, and reductions."""
+"""Lowering of reductions over axes of a tensor: sums, means, largest and least elements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from math import prod
 
 from tilewright.planning.domain import Operand, Stage
-from tilewright.targets.ascend.kernels.broadcast import elementwise
-from tilewright.targets.ascend.kernels.normal import (
-    Norm,
-    Rows,
-    layer_norm,
-    softmax,
-    softmax_across,
-)
+from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
 from tilewright.targets.ascend.kernels.shares import joined, total
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -44,49 +36,6 @@ def _reduced(stage: Stage, operand: Operand) -> list[bool]:
     return [any(dim in stage.reduction for dim in axis.dims) for axis in operand.access]
 
 
-def normal(
-    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
-) -> Value:
-    """The launch of a softmax or layer normalisation; see ``STAGES``."""
-    shape = stage.output.shape
-    first = operands[0]
-    result = target or launches.buffer(shape, first.element, first.layout)
-    blocks = all(value.in_blocks() for value in (first, result))
-    plain = operands[1:] if blocks else (*operands, result)
-    element = _plain(launches, stage, *plain) if plain else first.element
-    flags = _reduced(stage, stage.inputs[0])
-    axis = flags.index(True)
-    count, inner = shape[axis], prod(shape[axis + 1 :])
-    if blocks and (inner > 1 or axis < len(shape) - 1):
-        raise launches.refusal(f"{stage.operation} of matrices in Nz is along their rows alone")
-    free = [
-        n for n, access in enumerate(stage.output.access) if launches.free.intersection(access.dims)
-    ]
-    short = free == [len(shape) - 2] and (blocks or prod(shape[:-2]) == 1)
-    extents = launches.extents(stage.output)
-    if not blocks and inner == 1:
-        rows = Rows(1, joined(extents[:axis]), count, element, short=short)
-    else:
-        rows = Rows(joined(extents[:-2]), joined(extents[-2:-1]), count, element, blocks, short)
-    name = launches.name(stage.operation)
-    core = launches.core
-    if stage.operation == "softmax" and inner > 1:
-        columns = joined(extents[axis + 1 :])
-        program = softmax_across(joined(extents[:axis]), count, columns, core, name, element)
-    elif stage.operation == "softmax":
-        program = softmax(rows, core, name)
-    else:
-        of = Norm(
-            float(str(stage.attribute("epsilon", 1e-5))),
-            bool(stage.attribute("centred", True)),
-            len(operands) > 1,
-            len(operands) > 2,
-        )
-        program = layer_norm(rows, core, of, name)
-    launches.launch(program, *operands, result)
-    return result
-
-
 def reduction(
     launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
 ) -> Value:
@@ -105,7 +54,7 @@ def reduction(
     if not left:
         name = launches.name("copy")
         count = joined(extents)
-        program = elementwise("copy", element, count, launches.core, name=name)
+        program = portions("copy", element, count, launches.core, name=name)
         launches.launch(program, value, result)
         return result
     while left:

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import ClassVar
 
 from tilewright.codegen.nest.span import whole
 from tilewright.codegen.nest.value import Value, least, more, select, variable
@@ -35,12 +36,10 @@ from tilewright.targets.ascend.lowering.nest import (
     Spans,
     cut,
     interval,
-    padded_length,
     slot_of,
 )
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
-    LENGTH,
     Barrier,
     Buffer,
     Command,
@@ -73,6 +72,17 @@ Loops = tuple[tuple[Loop, int, LoopOp], ...]
 program's."""
 
 
+PARAMETERS = {
+    "input": "a",
+    "weight": "b",
+    "bias": "bias",
+    "residual": "d",
+    "output": "c",
+    "internal": "t",
+}
+"""Names of parameters by the roles of tensors, and of what stays on the chip."""
+
+
 @dataclass
 class Home:
     """A buffer of the program: where it lies, and the tile that it holds."""
@@ -96,6 +106,9 @@ Homes = dict[SSAValue, Home]
 
 class Forms(ABC):
     """The forms of a compute's operands in the memories, and the moves between them."""
+
+    whole_tiles: ClassVar[bool] = False
+    """True if tiles at the end of a launch's length are computed whole."""
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes = program, core, homes
@@ -145,6 +158,10 @@ class Forms(ABC):
             return "int32_t" if self.integers else "float"
         return element_of(op.tensor_op)
 
+    def parameter(self, op: TensorOp) -> tuple[str, str]:
+        """The name of a parameter of the kernel, and its element type, as in C."""
+        return PARAMETERS[op.role.data], "half"
+
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes of a tensor in main memory, in its layout, rows in whole blocks of 16."""
         kind, width = op.result.type, WIDTHS[element_of(op)]
@@ -183,6 +200,7 @@ class Chain:
                     buffer = buffer.outer_buffer
         self.all = list(self.computes.values())
         """The forms of all computes, in the program's order."""
+        self.whole_tiles = all(forms.whole_tiles for forms in self.all)
 
     def extents(self) -> dict[str, int]:
         """Extents of all dims; those of blocks of two kinds are whole blocks of both."""
@@ -207,8 +225,11 @@ class Walk:
     """By the names that the program has for them."""
     homes: Homes
     """The homes of the program's buffers that the walk has visited."""
-    free: frozenset[str] = frozenset()
-    """Dims of which a launch has ``LENGTH`` indices, at most as many as the program."""
+    free: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    """Dims of which a launch has fewer indices, by ``LENGTH``: how many, at most as many as the
+    program."""
+    longest: int = 0
+    """The most that ``LENGTH`` is; 0 without such dims."""
     names: dict[str, int] = field(default_factory=dict[str, int])
     shared: list[LoopOp] = field(default_factory=list[LoopOp])
     """The loops that cores share."""
@@ -225,8 +246,7 @@ class Walk:
         """The kernel without flags; ``order`` is that of its parameters."""
         body: list[Statement] = []
         spans = whole(self.chain.extents())
-        for dim in self.free:
-            size = padded_length() if self.chain.block_of(dim) > 1 else LENGTH
+        for dim, size in {} if self.chain.whole_tiles else self.free.items():
             spans[dim] = replace(spans[dim], size=size)
         self.shared = shared_loops(self.program)
         self._block(self.program.body.block, body, spans, ())
@@ -237,10 +257,9 @@ class Walk:
         before = [statement for forms in self.chain.all for statement in forms.before]
         work = [buffer for forms in self.chain.all for buffer in forms.work]
         buffers = (*(home.buffer for home in self.homes.values()), *work)
-        longest = max((self.program.extents[dim] for dim in self.free), default=0)
         constants, blocks = block_places(self.grid)
         return Program(
-            *(name, tensors, [*before, *body], buffers, about, longest),
+            *(name, tensors, [*before, *body], buffers, about, self.longest),
             blocks=blocks,
             constants=constants,
         )
@@ -293,7 +312,9 @@ class Walk:
             raise refusal(self.program, reason)
         if op in self.shared:
             loop, trips, inner = cut(span, step, upper, f"{dim}_block")
-            if not isinstance(loop.count, int):
+            if self.chain.whole_tiles and dim in self.free:
+                self.ended.append(self.free[dim] - inner.start)
+            elif not isinstance(loop.count, int):
                 self.ended.append(span.size - loop.variable * step)
             self.grid.append((loop.name, trips))
             self._block(op.body.block, body, {**spans, dim: inner}, loops)
@@ -301,6 +322,8 @@ class Walk:
         number = self.names.get(dim, 0)
         self.names[dim] = number + 1
         loop, trips, inner = cut(span, step, upper, f"{dim}_{number}" if number else dim)
+        if self.chain.whole_tiles and dim in self.free and loop.count != 1:
+            loop.count = (least(span.size, self.free[dim] - span.start) + (step - 1)) // step
         body.append(loop)
         self._block(op.body.block, loop.body, {**spans, dim: inner}, (*loops, (loop, trips, op)))
         if loop in self.counters:
