@@ -114,7 +114,8 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
             totals.append(("host", f"{_count(len(on_host))}, timed by a run; {_reasons(on_host)}"))
     granule, physical = _efficiencies(facts)
     where = ", accelerator only" if on_host else ""
-    taken, chip = facts.get("cycles") or facts["predicted_cycles"], facts["on_chip_bound_cycles"]
+    taken = facts.get("cycles") or facts.get("predicted_cycles")
+    chip = facts.get("on_chip_bound_cycles")
     if taken and chip:
         where = f", {percent(chip / taken)} of the one with all intermediates on the chip{where}"
     totals.append(
