@@ -29,7 +29,7 @@ def test_a_table_with_the_front_marked(tmp_path: Path) -> None:
     by_key = {tuple(line.lstrip("* ").split()[:2]): line[0] for line in table[1:9]}
     assert by_key["model", "1,024"] == "*"
     assert by_key["model", "2,097,152"] == " "
-    assert f"8 rows in {output}" in result.output.replace("\n", " ").replace("  ", " ")
+    assert f"8rowsin{output}" in "".join(result.output.split())  # Long paths are folded.
     assert output.read_text().startswith("model,planner,memory.feature.bytes,status,cycles,")
 
 
