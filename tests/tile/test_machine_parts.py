@@ -34,7 +34,7 @@ BROKEN = {
     "a compute's engine": ('"cast" on "v"', '"cast" on "m"', "tile-machine.*runs on v, not on m"),
     "a primitive": ('"mad" on', '"madd" on', "tile-machine.*no primitive madd.*one of mad, "),
     "an operation": ('tile.stage "cast"', 'tile.stage "casts"', "tile-machine.*is named casts"),
-    "an address": ("address 128 bytes 64", "address 64 bytes 64", "tile-capacity.*shares addr"),
+    "an address": ("address 512 bytes 256", "address 448 bytes 256", "tile-capacity.*shares addr"),
     "a level": ('levels ["gm", "ub"]', 'levels ["gm", 3]', "text-invalid.*level 3 names no"),
     "slots": ('slots [["convert_layout", 2]', 'slots [["image"]', "text-invalid.*slots are an op"),
     "a dim": ('tile.loop "oh"', 'tile.loop "oz"', "text-invalid.*no dim oz"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.errors import refuse
+from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.recipes import compute, recipe_of
 from tilewright.targets.ascend.kernels.shares import Extent, total
@@ -56,7 +57,8 @@ def portions(
     for each, value in alike.items():
         grids[each] = tiles.alike(each, value, kinds.get(each, element))
     for each, kind in (("x", element), ("out", stored)):
-        grids[each] = Grid(Place(tiles.tile(each, columns.size * WIDTHS[kind], kind)))
+        slot = padded(columns.size * WIDTHS[kind], BLOCK)
+        grids[each] = Grid(Place(tiles.tile(each, slot, kind)))
     for each, kind in temporaries.items():
         grids[each] = Grid(Place(tiles.kept(each, columns.size * WIDTHS[kind], kind)))
     compute(vectors, recipe.steps, grids, *sizes)
