@@ -46,13 +46,13 @@ def test_a_name_like_no_other_gets_the_list_alone() -> None:
 def test_a_plan_ends_with_its_summary() -> None:
     result = call("plan", LENET, "-t", "cambricon-x", "--quiet")
     lines = result.output.rstrip().split("\n\n")[-1].splitlines()
-    assert len(lines) <= 12 and lines[0].startswith("total ")
+    assert len(lines) <= 10 and lines[0].startswith("total ")
     kernels = answer_of("plan", LENET, "-t", "cambricon-x", "--quiet")["kernels"]
     slowest = max(
         (row for row in kernels if row["engine"] == "accelerator"),
         key=lambda row: row["timed_cycles"] or row["predicted_cycles"],
     )
-    assert any(slowest["name"] in line for line in lines[2:6])
+    assert slowest["name"] in lines[2]
     assert any(line.startswith("bound with all intermediates on the chip") for line in lines)
     assert next(row["name"] for row in kernels if row["engine"] == "host") in result.output
     assert any(line.startswith("on the host: 2 of 10 kernels") for line in lines)

@@ -127,7 +127,7 @@ def plan_command(
     console.say("\n".join(["", *summary(rows, machine.clock_hz, elapsed, limits)]))
 
 
-SLOWEST = 4
+SLOWEST = 3
 """Kernels that the summary names."""
 
 
@@ -137,7 +137,7 @@ def summary(
     elapsed: float,
     limits: NetworkLimits | None = None,
 ) -> list[str]:
-    """Summarise a plan in twelve lines at most: time, bounds, limits, the slowest kernels, the
+    """Summarise a plan in ten lines at most: time, bounds, the slowest kernels, limits, the
     host's.
 
     ``elapsed`` are the seconds that the command has taken from the model to the plan.
@@ -157,13 +157,13 @@ def summary(
             f" that move {moved:,} bytes",
             f"granule bound {granule:,.0f} cycles, {_share(granule, cycles)} of the total; "
             f"physical bound {bound:,.0f}, {_share(bound, cycles)}",
-            *([] if limits is None else _limits(limits, cycles, len(planned))),
         ]
         slowest = sorted(planned, key=_cycles, reverse=True)[:SLOWEST]
         lines += [
             f"  {_name(row):<18}{_cycles(row):>12,.0f} cycles, {_share(_cycles(row), cycles)}"
             for row in slowest
         ]
+        lines += [] if limits is None else _limits(limits, cycles)
     if host:
         few = ", ".join(host[:SLOWEST]) + (" and others" if len(host) > SLOWEST else "")
         lines.append(f"on the host: {len(host)} of {len(rows)} kernels ({few}; their rows say why)")
@@ -174,14 +174,14 @@ def summary(
     return lines
 
 
-def _limits(limits: NetworkLimits, cycles: float, count: int) -> list[str]:
+def _limits(limits: NetworkLimits, cycles: float) -> list[str]:
     """The bound with all intermediates on the chip, and how busy what is."""
     limited = ", ".join(f"{name} {n}" for name, n in limits.kernels.items())
     busy = ", ".join(f"{name} {_share(n, cycles)}" for name, n in limits.work.items())
     return [
-        f"bound with all intermediates on the chip {limits.cycles:,.0f} cycles, "
+        f"bound with all intermediates on the chip {limits.cycles:,.0f}, "
         f"{_share(limits.cycles, cycles)}, by {limits.resource}",
-        f"limits of the {count} kernels: {limited}; busy: {busy}",
+        f"kernels limited by {limited}; busy: {busy}",
     ]
 
 
