@@ -164,13 +164,13 @@ def say_rows(rows: Rows) -> None:
 
 
 def _settings(row: Row, keys: list[str], models: bool, planners: bool) -> list[str]:
-    """What was chosen for a row, as text."""
+    """The choices of a row, as text."""
     first = [*([Path(row.model).name] * models), *([row.planner] * planners)]
     return [*first, *(_text(row.values.get(key)) for key in keys)]
 
 
 def _costs(row: Row) -> list[str]:
-    """What a row costs, as text."""
+    """The costs of a row, as text."""
     from tilewright.runtime.glance import duration
 
     if row.cycles is None or row.seconds is None:

@@ -135,7 +135,7 @@ class KernelEntry(_Part):
     peak_cycles: float | None = None
     """Cycles of its computes alone, at the machine's peak."""
     buffers: tuple[KernelBuffer, ...] = ()
-    """Where its tiles lie on the chip, if its program says so."""
+    """The places of its tiles on the chip, if its program says them."""
 
 
 class FileEntry(_Part):

@@ -99,7 +99,7 @@ class Journal:
 
 
 def key_of(study: Study, point: Point) -> str:
-    """What a point's row depends on: model, machine, values, planner, options and version."""
+    """The key of a point's row: a digest of model, machine, values, planner, options, version."""
     whole: Mapping[str, Any] = {
         "model": study.digests[point.model],
         "caffemodel": study.digests.get(study.caffemodel or "", ""),

@@ -137,7 +137,7 @@ class Objective:
     largest: bool = False
 
     def cost(self, row: Row) -> float | None:
-        """What is to be small; None where the row has no such figure."""
+        """The figure to be minimised; None where the row has no such figure."""
         value = row.figure(self.name)
         return None if value is None else -value if self.largest else value
 

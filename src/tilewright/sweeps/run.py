@@ -166,7 +166,7 @@ def checked(place: Path) -> Path:
 
 
 def journal_of(output: Path) -> Path:
-    """Where the finished rows of a sweep with that output are kept."""
+    """The file of the finished rows of a sweep with that output."""
     return output.with_name(f"{output.name}.journal")
 
 

@@ -51,7 +51,7 @@ class SharedPlans:
         default_factory=OrderedDict[str, dict[PlanKey, Plan]]
     )
     texts: dict[frozenset[str], str] = field(default_factory=dict[frozenset[str], str])
-    """What kernels of some operations see of the machine at hand."""
+    """The part of the machine that kernels of some operations depend on."""
     _data: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def begin(self, machine: Machine, timer: Timer | None) -> None:

@@ -201,7 +201,7 @@ class Runner(ABC):
     wrote; ``seed`` chooses them. Runs of equal seeds are then alike, bit for bit."""
     seed: int = 0
     planned: Mapping[str, PlannedKernel] = {}
-    """What is known of the plans of kernels, by symbol: whoever opens a package sets it. Traces
+    """The facts known of kernels' plans, by symbol: whoever opens a package sets it. Traces
     show it as counters."""
 
     @property

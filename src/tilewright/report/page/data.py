@@ -41,8 +41,8 @@ class KernelFigures:
     engine: str
     """``accelerator`` or ``host``."""
     limit: str
-    """What its physical bound is the time of: ``compute``, ``memory`` (main memory and caches) or
-    a move; ``host``."""
+    """The resource whose time its physical bound is: ``compute``, ``memory`` (main memory and
+    caches) or a move; ``host``."""
     seconds: float | None
     """Time: measured, simulated, or predicted where nothing has run."""
     share: float | None
@@ -51,7 +51,7 @@ class KernelFigures:
     """The physical bound, in cycles, as the next two."""
     granule: float | None
     planned: float | None
-    """What the planner predicts."""
+    """Cycles by the planner's prediction."""
     simulated: float | None
     measured: float | None
     """Seconds on this processor."""
@@ -100,7 +100,7 @@ class Figures:
     model: str
     machine: Machine
     kind: str
-    """Where the kernels' times come from: ``simulated``, ``measured`` or ``predicted``."""
+    """The source of the kernels' times: ``simulated``, ``measured`` or ``predicted``."""
     unit: str
     """The unit of times on a timeline: ``cycles`` or ``us``."""
     facts: Facts
@@ -170,7 +170,7 @@ def _timed(executable: Executable) -> Profile | None:
 
 
 def _kind(facts: Facts) -> tuple[str, str]:
-    """Where the kernels' times come from, and the unit of the timeline."""
+    """The source of the kernels' times, and the unit of the timeline."""
     if not facts["measured"]:
         return "predicted", "cycles"
     return ("measured", "us") if facts.get("cycles") is None else ("simulated", "cycles")
@@ -290,7 +290,7 @@ def _kernel(
 
 
 def _limit(row: Facts, entry: KernelEntry | None) -> str:
-    """What a kernel's physical bound is the time of."""
+    """The resource whose time a kernel's physical bound is."""
     if row["engine"] == "host":
         return "host"
     bound = row["bound_cycles"]

@@ -172,7 +172,7 @@ class _Diagram:
 
 
 def _depths(machine: Machine) -> dict[str, int]:
-    """How many moves each memory is from main memory; what none reaches stands beside it."""
+    """The number of moves from main memory to each memory; 0 where no move leads there."""
     depths = {machine.main: 0}
     waiting = deque([machine.main])
     while waiting:

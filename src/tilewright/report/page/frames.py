@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import refuse
-from tilewright.report.page.data import Figures
+
+if TYPE_CHECKING:
+    from tilewright.report.page.data import Figures
 
 
 def frames(figures: Figures) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Edge:
     """The model's name for it."""
     bytes: int
     memory: str
-    """Where it lies in between."""
+    """The memory that holds it between the two."""
 
 
 @dataclass(frozen=True)

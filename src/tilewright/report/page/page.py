@@ -75,7 +75,7 @@ def _json(value: Any) -> str:
 
 
 def _run(figures: Figures) -> dict[str, Any]:
-    """What the page's script reads of a run."""
+    """The data of a run that the page's script reads."""
     numbers = {kernel.name: number for number, kernel in enumerate(figures.kernels)}
     facts = figures.facts
     words = [kernel.name for kernel in figures.kernels]

@@ -112,7 +112,7 @@ def _efficiency(
 
 
 def _limits(figures: Figures) -> str:
-    """What limits the accelerator's kernels, by their number and their part of the time."""
+    """The limits of the accelerator's kernels, by their number and their part of the time."""
     counts: dict[str, tuple[int, float]] = {}
     for kernel in figures.kernels:
         if kernel.limit and kernel.limit != "host":

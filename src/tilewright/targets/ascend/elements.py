@@ -199,8 +199,8 @@ def merged(
 
 
 def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, Value]:
-    """How many indices a launch has of dims of a formed kernel, where of dims ``free`` of the
-    kernel it has ``LENGTH``; nothing where no dim says it, and all are computed."""
+    """The number of indices that a launch has of dims of a formed kernel, where of dims ``free`` of
+    the kernel it has ``LENGTH``; nothing where no dim says it, and all are computed."""
     out, extents = kernel.output, formed.anchor.extents
     axes = [axis for axis, access in enumerate(out.access) if free.intersection(access.dims)]
     shape, layout = _form(out)

@@ -97,7 +97,7 @@ class Normal(Tiled):
         return {name: self.homes[value] for name, value in self.values.items()}
 
     def _floats(self, home: Home) -> tuple[Grid, Grid]:
-        """Where a tile lies, and where its floats do."""
+        """The places of a tile and of its floats."""
         rows, columns = self.tile_of(home.op, home.spans)
         pitch = self.pitch_of(home.op, columns)
         several = has_rows(home.op)

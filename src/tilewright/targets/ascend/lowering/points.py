@@ -55,7 +55,7 @@ def points(launches: Launches, program: ProgramOp) -> None:
 def _function(
     launches: Launches, stage: Stage, operands: Sequence[Value], output: Value
 ) -> Function:
-    """What a stage computes of some operands; refuses what there is no recipe for."""
+    """The function that a stage computes of some operands; refuses what there is no recipe for."""
     operation = NAMES.get(stage.operation, stage.operation)
     names = ("c", "x", "y") if operation == "select" else ("x", "y")
     elements = {n: o.element for n, o in zip(names, operands, strict=False)}
