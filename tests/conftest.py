@@ -65,6 +65,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     library.build_library = partial(build_as_one, optimise=optimise)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with the mark ``few(count)``, ``count`` cases, spread evenly, stay fast."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for alike in cases.values():
+        mark = alike[0].get_closest_marker("few")
+        count = mark.args[0] if mark else 0
+        fast = {len(alike) * i // count for i in range(count)}
+        for number, item in enumerate(alike):
+            if number not in fast:
+                item.add_marker("slow")
+
+
 gc.disable()  # All that is made until tests are collected stays: see below.
 
 

@@ -28,6 +28,7 @@ def test_products_are_those_of_the_layers(rows) -> None:
         assert row["host"] == "softmax"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("device", experiments.DEVICES)
 def test_rates_lie_below_the_peak_and_follow_from_the_time(rows, device: str) -> None:
     row, core = rows[device], core_named(device)

@@ -16,6 +16,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", but_fast(BUILDERS, [name for name in BUILDERS if name != "convnext"])
 )

@@ -15,6 +15,7 @@ from tilewright.graph.dialect import network_of
 from tilewright.ir.types import shape_of
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", but_fast(NAMES, [n for n in NAMES if n != "fc1"]))
 def test_layers_assemble_in_both_directions(name: str) -> None:
     for direction in ("forward", "backward"):
@@ -44,6 +45,7 @@ def test_programs_of_dlplibs_layers_are_the_layers(name: str, tmp_path: Path) ->
         assert shapes[letter] == (n, h, w, c)
 
 
+@pytest.mark.slow
 def test_two_layers_take_the_lines_of_the_thesis() -> None:
     rows = {row["network"]: row for row in lines()}
     first, without, *_ = rows.values()

@@ -103,6 +103,7 @@ def test_packages_predict_what_is_simulated(target: str, tmp_path: Path) -> None
     assert package["predicted_cycles"] == pytest.approx(found["cycles"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_planners_are_chosen_and_compared() -> None:
     rows = answer("plan", LENET, "-t", "shidiannao", "--planner", "greedy", "--beside", "exact")
     planned = [row for row in rows["kernels"] if row["engine"] == "accelerator"]
@@ -352,6 +353,7 @@ def test_a_seed_is_no_negative_number(command: str) -> None:
     assert result.exit_code == 2 and "--random" in result.output
 
 
+@pytest.mark.slow
 def test_plan_and_package_predict_the_same(tmp_path: Path) -> None:
     planned = answer("plan", LENET, "-t", "zu2")["kernels"]
     answer("compile", LENET, "-t", "zu2", "-o", tmp_path / "package")

@@ -18,6 +18,7 @@ def test_lines_are_cut_at_spaces_and_words_stay_whole() -> None:
     assert " ".join(" ".join(fold(text, 12)).split()) == " ".join(text.split())
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "command",
     [

@@ -256,6 +256,7 @@ def test_each_option_works_on_a_package_or_is_refused(name: str, option: str, fi
     outcome(call(name, files.package, *files.example(example)))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", but_fast(["run", "diff", "replay", "bench"], ["run", "diff"]))
 @pytest.mark.parametrize("given", ["x.npy", "x=@/x.npy", "x.npz", "x=@/x.npz", "unnamed.npz"])
 def test_inputs_come_from_files_of_either_kind(name: str, given: str, files: Files) -> None:

@@ -38,6 +38,7 @@ def modules_after(*arguments: str, **environment: str) -> tuple[str, set[str]]:
     return ran.stdout, set(json.loads(ran.stderr.splitlines()[-1]))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", few(COMMANDS, 5))
 def test_help_of_a_command_imports_no_compiler(name: str) -> None:
     said, modules = modules_after(name, "--help")

@@ -93,6 +93,7 @@ def test_without_the_library(folder: Path, tmp_path: Path, monkeypatch: pytest.M
     assert "tilewright[report]" in refused.output
 
 
+@pytest.mark.slow
 def test_a_library_that_was_changed_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -178,6 +178,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "module", ["tilewright.cli", "typer", "pathlib", "tilewright.cli.run", "numpy", "onnx"]
 )
@@ -203,6 +204,7 @@ def test_what_comes_before_the_handler_is_small() -> None:
     assert set(ran.stdout.split()) == {"tilewright", "tilewright.__main__", "__future__"}
 
 
+@pytest.mark.slow
 def test_what_the_caller_ignores_is_ignored(tmp_path: Path) -> None:
     """As shells do for what runs behind."""
     ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + EARLY

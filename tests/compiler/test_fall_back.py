@@ -218,6 +218,7 @@ MODELS = {
 }
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("target", but_fast(TARGETS, [SMALL_NPU]))
 @pytest.mark.parametrize("name", MODELS)
 def test_host_runs_what_the_target_cannot(name: str, target: str, tmp_path: Path) -> None:
@@ -251,6 +252,7 @@ def test_host_runs_what_the_target_cannot(name: str, target: str, tmp_path: Path
             assert any(fate.objection.reason in reason for reason in reasons), (fate, reasons)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("target", but_fast(FIXED_POINT, ["cambricon", "shidiannao"]))
 @pytest.mark.parametrize("name", ["attention", "linear, GELU, linear of rank 4"])
 def test_products_of_every_rank_run_on_the_accelerator(
@@ -273,6 +275,7 @@ def test_products_of_every_rank_run_on_the_accelerator(
     np.testing.assert_allclose(outputs["y"], expected, atol=4e-3)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", but_fast(OTHER_MACHINES, [MIXED]))
 @pytest.mark.parametrize(
     ("name", "nodes"), [("heads of one product", {"turned_node"}), ("channel shuffle", set())]
@@ -291,6 +294,7 @@ def test_nothing_innocent_goes_to_the_host(
     assert products <= {node for k in kernels if k.engine == "accelerator" for node in k.nodes}
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", [TensorProto.INT64, TensorProto.INT32, TensorProto.DOUBLE])
 @pytest.mark.parametrize("name", ["replies", "five-buffers"])
 def test_machines_of_floats_compute_on_nothing_else(name: str, kind: int, tmp_path: Path) -> None:

@@ -177,6 +177,7 @@ def test_words_that_mean_nothing_are_refused_when_the_file_is_read(
     assert (problem.code, problem.where) == ("machine-invalid", f"{file}: {where}")
 
 
+@pytest.mark.slow
 def test_layouts_that_instructions_cannot_address_send_kernels_to_the_host() -> None:
     text = SMALL_NPU.read_text().replace('"NHWC", weight = "OHWI"', '"NCHW8c", weight = "OIHW"')
     sample = image(lenet())

@@ -50,6 +50,7 @@ def test_lenet_is_quantised_and_nothing_is_left_to_the_host(tmp_path: Path) -> N
     assert executable.summary()["efficiency"] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", few([QuantFormat.QDQ, QuantFormat.QOperator], 1), ids=["pairs", "ops"]
 )

@@ -15,18 +15,33 @@ LENET = ROOT / "examples" / "lenet5" / "lenet5.onnx"
 MACHINES = sorted((ROOT / "examples" / "machines").glob("*.toml"))
 """The generic target runs machine files, and has no machine of its own."""
 
-SIZES = [name for name in target_names() if name.startswith("dpu-") and name != "dpu-b4096"]
-"""Other sizes of one core, which tests/targets/dpu has."""
+DPU_SIZES = [name for name in target_names() if name.startswith("dpu-") and name != "dpu-b4096"]
+"""Sizes of one core, which tests/targets/dpu has."""
+
+TARGETS = [
+    name
+    for name in target_names()
+    if name != "generic" and name not in DPU_SIZES and find_target(name).runs
+]
+
+SIZES = [
+    *("cambricon-m", "cambricon-s", "cambricon-x-l", "cambricon-x-m"),
+    *("shidiannao-l", "shidiannao-s", "sunway-chip", "zu9"),
+]
+"""Other sizes of a machine: slow, and not smoke."""
 
 
-@pytest.mark.smoke
 @pytest.mark.slow
 @pytest.mark.usefixtures("planned_anew", "built_in_full")
 @pytest.mark.parametrize(
     "target",
     [
-        *(n for n in target_names() if n not in ("generic", *SIZES) and find_target(n).runs),
-        str(MACHINES[0].relative_to(ROOT)),
+        *SIZES,
+        *(
+            pytest.param(name, marks=pytest.mark.smoke)
+            for name in [*TARGETS, str(MACHINES[0].relative_to(ROOT))]
+            if name not in SIZES
+        ),
     ],
 )
 def test_lenet5(target: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,7 @@ def test_they_are_found_and_small(name: str) -> None:
     assert lines <= 400
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_attention_is_one_kernel(name: str, folder: Path) -> None:
     executable = compiled(name, "attention", folder)

@@ -52,6 +52,7 @@ def test_random_networks_are_right_or_on_the_host(number: int) -> None:
     assert swept.networks >= NETWORKS - 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FEW)
 def test_a_few_random_networks_are_right_or_on_the_host(name: str) -> None:
     swept = sweep([machine(name)], 2, seed=FEW[name])

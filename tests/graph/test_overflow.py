@@ -75,6 +75,7 @@ def test_a_check_names_the_node_and_counts_what_is_lost(tmp_path: Path) -> None:
     assert "--keep-float second" in str(overflow)
 
 
+@pytest.mark.slow
 def test_what_reads_a_value_that_the_host_keeps_is_named(tmp_path: Path) -> None:
     executable = run(model(3000.0), tmp_path, keep_float=["second"])
     check = executable.check({"x": X}, executable.run({"x": X}))
@@ -85,6 +86,7 @@ def test_what_reads_a_value_that_the_host_keeps_is_named(tmp_path: Path) -> None
     assert executable.check({"x": X}, outputs).overflows == ()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("tail", ["", "log", "mask"])
 def test_infinities_of_the_model_are_none(tmp_path: Path, tail: str) -> None:
     executable = run(model(1.0, tail), tmp_path)
@@ -121,6 +123,7 @@ ON = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("target", "options"), ON)
 def test_a_product_that_underflows_is_named(
     target: str, options: dict[str, str], tmp_path: Path

@@ -120,6 +120,7 @@ def test_the_default_is_the_better_mapping(block: Path, tmp_path: Path) -> None:
     assert cycles[1] < 0.7 * cycles[0]
 
 
+@pytest.mark.slow
 def test_more_memory_is_not_slower(block: Path, tmp_path: Path) -> None:
     file = written(tmp_path, ONE_SRAM)
     sizes = [{"memory.sram.bytes": 1 << n} for n in range(12, 19)]

@@ -36,6 +36,7 @@ def network(folder: Path, channels: int, size: int) -> Path:
     return path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("channels", "size"), [(16, 20), (64, 4)])
 def test_the_bound_counts_what_must_move_once(channels: int, size: int, tmp_path: Path) -> None:
     """Work and bytes from the shapes alone: on 16 x 16 multipliers, at 4 bytes a cycle."""

@@ -79,6 +79,7 @@ def compared(
     return stays, loads
 
 
+@pytest.mark.slow
 def test_siblings_load_their_tensor_once(tmp_path: Path) -> None:
     """All bytes but those of two loads, exactly: no kernel here loads a row twice."""
     stays, loads = compared(siblings(), "zu2", tmp_path, fused=False)
@@ -86,6 +87,7 @@ def test_siblings_load_their_tensor_once(tmp_path: Path) -> None:
     assert (stays.cycles or 0) < (loads.cycles or 0)
 
 
+@pytest.mark.slow
 def test_fusion_plans_say_what_stays(tmp_path: Path) -> None:
     """The tensor, who reads it, its bytes in granules of the banks, and what it gains; as text."""
     path = tmp_path / "model.onnx"
@@ -217,6 +219,7 @@ def test_results_stay_on_any_machine(
     assert (stays.cycles or 0) < (stores.cycles or 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["fused", "small-npu-c"])
 def test_results_that_stay_can_be_looked_at(name: str, tmp_path: Path) -> None:
     """Who watches a run sees them, though no kernel stores them."""

@@ -39,6 +39,7 @@ def layouts(draw: st.DrawFn) -> tuple[Layout, tuple[int, ...]]:
     return Layout.parse(text, rank), tuple(shape)
 
 
+@pytest.mark.slow
 @given(layouts())
 @settings(max_examples=150, deadline=None)
 def test_packing_puts_every_element_at_its_offset_and_zeros_elsewhere(

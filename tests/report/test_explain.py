@@ -66,6 +66,7 @@ def test_what_passes_did(tmp_path: Path) -> None:
     assert "no primitive of cambricon-x computes pow" in power.reason and power.edit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", but_fast([5000, 20011], [5000]))
 def test_the_edit_brings_the_node_on(width: int, tmp_path: Path) -> None:
     model = wide_softmax(tmp_path / "wide.onnx", width)

@@ -72,6 +72,7 @@ def test_readelf_shows_sections_and_kernels(package) -> None:
     assert "Tilewright" in shown.stdout
 
 
+@pytest.mark.slow
 def test_other_files_and_targets_are_refused(package, tmp_path: Path) -> None:
     made, _, _ = package
     (tmp_path / "text.elf").write_text("no ELF")

@@ -61,6 +61,7 @@ PRODUCTS = model(
 SOFTMAX = model([("MatMul", "x a", "b"), ("Softmax", "b", "y")], a=normal(16, 16, seed=4))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("target", "options", "element"),
     [

@@ -131,6 +131,7 @@ def test_forged_packages_only_refuse_or_run(
         pass
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("key", "value"),
     [("name", "picture"), ("shape", [1, 1, 64, 64]), ("dtype", "int32"), ("shape", [1, 1024])],

@@ -54,6 +54,7 @@ SHARED: dict[str, Any] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("key", SHARED)
 def test_points_share_without_changing_a_row(key: str, tmp_path: Path) -> None:
     model = small_model(tmp_path)

@@ -127,6 +127,7 @@ def check(form: str, target: str, calibrated: bool, folder: Path) -> None:
         assert np.abs(found["y"] - want).max() <= limit
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("form", "target", "calibrated"),
     [
@@ -184,6 +185,7 @@ def test_causal_attention(target: str, tmp_path: Path) -> None:
     assert np.abs(found - want).max() <= limit
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "target", but_fast(["cambricon-x", *TARGETS], ["cambricon-x", "zu2", FIXED[-1]])
 )

@@ -130,6 +130,7 @@ CASES = [(style, kind, slots) for style in STYLES for kind in KERNELS for slots 
 FAST = [("flags", "convolution", "2"), *((style, "elementwise", "2") for style in STYLES)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("which", but_fast(CASES, FAST), ids="-".join)
 def test_every_signal_is_needed_and_every_fault_is_caught(which: tuple[str, str, str]) -> None:
     style, kind, slots = which[0], which[1], int(which[2])
@@ -152,6 +153,7 @@ ENGINES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", but_fast(STYLES, ["reply words"]))
 def test_programs_are_right_when_the_engines_run_apart(style: str) -> None:
     for seed in range(24):

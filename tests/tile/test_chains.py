@@ -130,6 +130,7 @@ def schedule_of(
     return Schedule(primitive.name, (level,), slots, producers=producers)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", but_fast([*range(32), *range(33, 40)], [*range(7), *range(8, 12)]))
 def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
     of, machine = chain_of(seed), machine_of(seed)
@@ -166,6 +167,7 @@ def test_text_round_trips(seed: int) -> None:
     assert to_text(Parser(context(), text).parse_op()) == text
 
 
+@pytest.mark.slow
 def test_an_interval_of_padding_alone_is_left_out() -> None:
     """Rows of the last tile lie in the padding behind the image: nothing is computed for them."""
     found = 0

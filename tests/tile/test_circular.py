@@ -55,6 +55,7 @@ def rings(program: ProgramOp) -> list[BufferOp]:
     return [op for op in program.walk() if isinstance(op, BufferOp) and op.circular is not None]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", but_fast(SEEDS, SEEDS[:4]))
 def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
     of, machine, program = example(seed)
@@ -68,6 +69,7 @@ def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
     assert to_text(Parser(context(), text).parse_op()) == text
 
 
+@pytest.mark.slow
 def test_rows_are_computed_once() -> None:
     """Of kernels with one image and whole channels, no row of a kept result is made twice."""
     compared = 0

@@ -34,6 +34,7 @@ def program_of(kind: str, seed: int, slots: int) -> tuple[Case, Machine, Program
     return found, toy, tile(found.kernel, schedule, toy)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("slots", but_fast([1, 2, 3], [2]))
 @pytest.mark.parametrize("kind", KERNELS)
 def test_transfers_may_end_in_any_order(kind: str, slots: int) -> None:

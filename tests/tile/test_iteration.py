@@ -128,6 +128,7 @@ def test_columns_are_the_executions_of_a_walk(seed: int) -> None:
                 assert tuple(inside) == box.clamped
 
 
+@pytest.mark.few(23)
 @pytest.mark.parametrize("seed", range(40))
 def test_last_before_and_waits_count_the_commands_of_a_walk(seed: int) -> None:
     program = random_program(seed)

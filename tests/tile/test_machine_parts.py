@@ -41,6 +41,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_texts_are_refused_with_the_reason(name: str) -> None:
     text = text_for("ascend910")

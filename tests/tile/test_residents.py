@@ -40,6 +40,7 @@ def stays(program: ProgramOp) -> list[BufferOp]:
     return [op for op in program.walk() if isinstance(op, BufferOp) and op.stays is not None]
 
 
+@pytest.mark.slow
 def test_what_is_found_was_left(programs: list[ProgramOp]) -> None:
     """Without the kernel that leaves it, or at another byte, each tensor is missed."""
     assert not problems_of(programs)
@@ -78,6 +79,7 @@ def test_a_buffer_over_what_stays_is_reported(programs: list[ProgramOp]) -> None
     assert problems_of([*programs[: first + 1], across, *programs[first + 1 :]])
 
 
+@pytest.mark.slow
 def test_two_constants_at_one_byte_are_reported() -> None:
     """Nobody writes either: the second kernel would read what the first one needs."""
     target = find_target("cambricon")

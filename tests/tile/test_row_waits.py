@@ -32,6 +32,7 @@ def tiled(seed: int) -> tuple[Case, Machine, ProgramOp]:
     return random, toy, tile(random.kernel, random_schedule(random, toy, seed), toy)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_programs_are_right_when_the_engines_run_apart(seed: int) -> None:
     random, toy, program = tiled(seed)

@@ -12,6 +12,7 @@ from tilewright.tile.dialect import load_into, programs_of
 from tilewright.tile.passes import pipeline
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", but_fast(range(90), range(8)))
 def test_every_pass_keeps_the_meaning(seed: int) -> None:
     example, machine = case(seed), toy(seed)

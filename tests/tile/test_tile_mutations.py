@@ -74,6 +74,7 @@ def test_a_removed_move_is_caught(seed: int) -> None:
             assert not runs(found, program, tries=0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "engines",
     but_fast(

@@ -189,6 +189,7 @@ def test_bad_text_is_refused_without_a_traceback(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 @settings(max_examples=60, deadline=None)
 def test_any_name_is_kept(name: str) -> None:

@@ -96,6 +96,7 @@ def chosen_by_sum():
     return [total, helper.make_node("Greater", ["s", "zero"], ["c"]), choose]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("operator", ["Loop", "Scan"])
 def test_branches_within_a_loop_are_chosen_in_each_round(operator, seed, tmp_path):
@@ -140,6 +141,7 @@ def test_branches_within_a_loop_are_chosen_in_each_round(operator, seed, tmp_pat
     assert taken.any() and not taken.all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rate", [8000, 16000])
 def test_branches_with_convolutions_before_a_recurrence(rate, tmp_path):
     """As a detector of voices has them: a kernel for each sampling rate, then an LSTM."""
@@ -316,6 +318,7 @@ def test_resize_needs_no_regions():
     np.testing.assert_array_equal(got, onnxruntime_of(built(13), x)["y"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("operator", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 @pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
 def test_recurrent_cells_clip(operator, gates, direction, tmp_path):
@@ -357,6 +360,7 @@ def test_sequences_end_at_their_own_lengths(cell, direction, known, tmp_path):
     agree(built, feeds, tmp_path, tolerance=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", but_fast([False, True], [True]))
 @pytest.mark.parametrize("dtype", but_fast([np.uint8, np.int8], [np.uint8]))
 def test_an_lstm_quantises_its_steps(columns, dtype, tmp_path):

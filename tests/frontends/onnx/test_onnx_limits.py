@@ -101,6 +101,7 @@ def variations(operands):
                 yield place, [*operands[:place], changed, *operands[place + 1 :]]
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("title", OPERATORS)
 def test_sizes_out_of_bounds_are_refused_and_cost_nothing(title):
     """Nothing but refusals comes out, and none takes a gibibyte first."""

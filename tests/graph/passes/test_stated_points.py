@@ -100,6 +100,7 @@ def several(names: Sequence[str]) -> list[object]:
     return [*names[:3], *(pytest.param(name, marks=pytest.mark.slow) for name in names[3:])]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("function", several(FUNCTIONS))
 def test_pairs_around_a_function_of_the_host_round_and_saturate(
     function: str, tmp_path: Path
@@ -111,6 +112,7 @@ def test_pairs_around_a_function_of_the_host_round_and_saturate(
         assert np.std(want) > 0 and np.array_equal(found, want)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("function", several(FUNCTIONS))
 def test_pairs_between_the_core_and_a_function_round_and_saturate(
     function: str, tmp_path: Path
@@ -122,6 +124,7 @@ def test_pairs_between_the_core_and_a_function_round_and_saturate(
     nearly_equal(found, want, 1.0 if function == "Floor" else 2**-3)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", several(["Mul", "Add", "Sub", "Max", "Min"]))
 @pytest.mark.parametrize("other", ["constant", "tensor"])
 def test_pairs_around_an_operation_of_two_operands(kind: str, other: str, tmp_path: Path) -> None:
@@ -175,6 +178,7 @@ def joined(net: Net) -> str:
     return net.pair(net.conv(net.pair("joined", 4), 16), 4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("build", [alike, behind_a_view, behind_padding, joined])
 def test_pairs_that_the_format_does_are_no_work(
     build: Callable[[Net], str], tmp_path: Path
@@ -207,6 +211,7 @@ def normalised(net: Net) -> str:
     return net.pair(net.op("Add", y, net.const(np.arange(8).reshape(8, 1, 1) / 4)), 4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("build", [other_points, differently_joined, twice, normalised])
 def test_pairs_that_the_format_does_not_do_stay(
     build: Callable[[Net], str], tmp_path: Path
@@ -238,6 +243,7 @@ def test_two_scales_of_one_tensor_are_kept_apart(tmp_path: Path) -> None:
         assert np.array_equal(found, np.clip(np.rint(found / step), -128, 127) * step)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", ["cambricon", "shidiannao", "examples/machines/small-npu.toml"])
 def test_pairs_of_other_widths_round_on_the_host(target: str, tmp_path: Path) -> None:
     net = Net()

@@ -42,6 +42,7 @@ def space_of(kernel: kernels.Kernel, machine: Machine) -> Space:
     return build_space(kernel, machine, primitives_for(kernel, machine)[0])
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", but_fast(MACHINES, [n for n in MACHINES if n != "unified"]))
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
 def test_bytes_are_exact_and_cycles_close_all_over_the_space(

@@ -41,6 +41,7 @@ MACHINES = {"cambricon-x": MACHINE, "shidiannao": SHIDIANNAO}
 OPTIONS = [Greedy(start, buffers) for start in ("one", "granule") for buffers in (AUTOMATIC, 1, 2)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
 def test_tiles_fit_and_never_beat_the_exact_planner(kernel: Kernel, machine: Machine) -> None:

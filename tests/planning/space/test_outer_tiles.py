@@ -67,6 +67,7 @@ def _drawn(seed: int) -> Kernel:
     return conv(ci, co, size, window, stride=int(pick.integers(1, 3)), residual=seed % 2 == 0)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("seed", range(9))
 def test_a_price_is_the_time_of_the_tile_programs_own_commands(seed: int) -> None:
     kernel, cycles = _drawn(seed), timer(MACHINE)

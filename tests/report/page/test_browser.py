@@ -30,7 +30,6 @@ FLAGS = (
 )
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.smoke,
     pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed"),
 ]
 
@@ -93,8 +92,13 @@ def written(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        pytest.param(1280, "light", marks=pytest.mark.smoke),
+        *((1280, "dark"), (800, "light"), (800, "dark")),
+    ],
+)
 def test_all_charts_render_within_the_window(
     browser: Any, written: Path, scheme: str, width: int
 ) -> None:
@@ -111,6 +115,7 @@ def test_all_charts_render_within_the_window(
     tab.close()
 
 
+@pytest.mark.smoke
 def test_zoom_by_keys_buttons_wheel_and_drag(browser: Any, written: Path) -> None:
     tab = Tab(browser, written)
     first = tab.window
@@ -136,6 +141,7 @@ def test_zoom_by_keys_buttons_wheel_and_drag(browser: Any, written: Path) -> Non
     tab.close()
 
 
+@pytest.mark.slow
 def test_filter_sort_and_go_to_a_kernel_by_keyboard(
     browser: Any, written: Path, on_npu: tilewright.Executable
 ) -> None:
@@ -166,6 +172,7 @@ def test_filter_sort_and_go_to_a_kernel_by_keyboard(
     tab.close()
 
 
+@pytest.mark.smoke
 def test_hostile_names_are_shown_and_do_nothing(browser: Any, written: Path) -> None:
     tab = Tab(browser, written)
     assert tab.page.locator("img").count() == 0
@@ -177,6 +184,7 @@ def test_hostile_names_are_shown_and_do_nothing(browser: Any, written: Path) -> 
     tab.close()
 
 
+@pytest.mark.slow
 def test_runs_are_compared_and_chosen(
     browser: Any, models: Path, library: str, on_npu: tilewright.Executable, tmp_path: Path
 ) -> None:
@@ -194,6 +202,7 @@ def test_runs_are_compared_and_chosen(
     tab.close()
 
 
+@pytest.mark.smoke
 def test_a_sweep_has_its_pareto_front(browser: Any, library: str, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = [(float(x), float(y), "a") for x, y in random.integers(0, 40, (60, 2))]
@@ -213,6 +222,7 @@ def test_a_sweep_has_its_pareto_front(browser: Any, library: str, tmp_path: Path
     opened.close()
 
 
+@pytest.mark.slow
 def test_a_trace_of_a_hundred_megabytes_stays_responsive(
     browser: Any, on_npu: tilewright.Executable, library: str, tmp_path: Path
 ) -> None:
@@ -240,6 +250,7 @@ def test_a_trace_of_a_hundred_megabytes_stays_responsive(
     tab.close()
 
 
+@pytest.mark.slow
 def test_data_is_json_that_the_page_reads(browser: Any, written: Path, text: str) -> None:
     tab = Tab(browser, written)
     read = tab.page.evaluate("JSON.parse(document.getElementById('data').textContent)")

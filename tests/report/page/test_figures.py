@@ -15,6 +15,7 @@ from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.timing import accesses_of
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", [SMALL_NPU, "shidiannao"])
 def test_kernels_sum_to_the_summary(models: Path, target: str) -> None:
     executable = compiled(models, target, HOSTILE)
@@ -84,6 +85,7 @@ def test_tensors_that_stay_on_the_chip_are_edges_there(models: Path) -> None:
     assert stays["pool"].end == max(windows[reader][1] for reader in readers)
 
 
+@pytest.mark.slow
 def test_frames_are_the_same_figures(on_npu: tilewright.Executable) -> None:
     pytest.importorskip("pandas")
     found = figures(on_npu)

@@ -186,6 +186,7 @@ def test_shapes_that_nothing_divides(shape: tuple[int, ...], tmp_path: Path) -> 
     assert executable.check(given, found).equal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pads", but_fast([0, 1], [1]))
 def test_pools_at_all_borders(pads: int, tmp_path: Path) -> None:
     """Several images, channels that are no whole blocks, rows that no tile divides; what is no
@@ -201,6 +202,7 @@ def test_pools_at_all_borders(pads: int, tmp_path: Path) -> None:
         assert executable.check({"x": x}, found).equal
 
 
+@pytest.mark.slow
 def test_a_value_that_a_chain_reads_in_two_ways(tmp_path: Path) -> None:
     """Its input is added to its result: one value of the network, two operands of the kernel."""
     net = Network(2048, 64)

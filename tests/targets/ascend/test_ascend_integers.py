@@ -56,6 +56,7 @@ PRODUCTS = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("target", "case"), dealt(TARGETS, PRODUCTS, PRODUCTS[1:3]))
 def test_products(
     case: tuple[tuple[int, ...], int, int, int, type[Any]], target: str, tmp_path: Path
@@ -172,6 +173,7 @@ def convolved(x: Array, w: Array, window: Window) -> Array:
     return out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("target", "case"), dealt(TARGETS, CONVOLUTIONS, CONVOLUTIONS[1:3]))
 def test_convolutions(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
     check_square(case, target, tmp_path)
@@ -219,11 +221,13 @@ GROUPED = [
 ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("target", "case"), dealt(TARGETS, GROUPED, [GROUPED[1], GROUPED[4]]))
 def test_convolutions_in_groups(case: tuple[Any, ...], target: str, tmp_path: Path) -> None:
     check_convolution(*case, target, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores", but_fast([1, 2], [1]))
 def test_blocks_of_depthwise_channels_in_turn(cores: int, tmp_path: Path) -> None:
     """Channels of a large image come a few blocks at a time; the last block is half one."""

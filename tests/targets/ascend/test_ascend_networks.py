@@ -234,6 +234,7 @@ def reference(path: Path, given: dict[str, NDArray[np.float32]]) -> NDArray[np.f
     return session.run(None, given)[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("target", ["ascend910", "ascend310"])
 @pytest.mark.parametrize(
     "case",

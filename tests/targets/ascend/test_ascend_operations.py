@@ -70,6 +70,7 @@ def test_convolutions_of_groups(case: tuple[int, ...], tmp_path: Path) -> None:
 LOOK_UPS = [((50, 48), 0, (2, 7)), ((3, 13, 17), 1, (5,)), ((4, 9), 1, (1,)), ((7,), 0, (4,))]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("case", "index"), crossed(LOOK_UPS, [np.int64, np.int32]))
 def test_look_ups(
     case: tuple[tuple[int, ...], int, tuple[int, ...]], index: type[np.integer], tmp_path: Path
@@ -110,6 +111,7 @@ def test_comparisons_and_choices(tmp_path: Path) -> None:
     np.testing.assert_array_equal(outputs["z"], chosen)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kernel", "pads", "strides"),
     [((3, 3), (1, 1, 1, 1), (2, 2)), ((2, 2), (0,) * 4, (2, 2)), ((13, 15), (0,) * 4, (1, 1))],

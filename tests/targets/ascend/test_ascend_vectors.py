@@ -94,6 +94,7 @@ def on_host(executable: tilewright.Executable) -> dict[str, str]:
     }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", but_fast(CASES, FAST))
 def test_operations(name: str, tmp_path: Path) -> None:
     node, shape = CASES[name]

@@ -34,6 +34,7 @@ def without(machine: Machine) -> Machine:
     return machine.model_copy(update={"primitives": tuple(primitives)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "function"),
     dealt(["ascend910", "ascend310"], ["Clip", "Sigmoid", "LeakyRelu", "HardSwish"], ["Clip"]),

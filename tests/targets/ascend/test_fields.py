@@ -59,6 +59,7 @@ def test_a_window_that_no_field_holds_stays_on_the_host(
     assert "smaller windows, strides, dilations or padding" in kernel.reason
 
 
+@pytest.mark.slow
 def test_blocks_of_columns_far_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A product of more rows than the gap between bursts holds blocks, where a field holds less
     than on any core: what it really holds would take 70,000 rows."""

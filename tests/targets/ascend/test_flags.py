@@ -91,6 +91,7 @@ def test_kernels_at_random(number: int) -> None:
     check(program, 50)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("name", "binary"), crossed(KERNELS, [True, False]))
 def test_nothing_is_reported_of_what_is_right(name: str, binary: bool) -> None:
     program = synchronised(KERNELS[name]())
@@ -99,6 +100,7 @@ def test_nothing_is_reported_of_what_is_right(name: str, binary: bool) -> None:
         assert kernel.run(arguments(program), order=order, binary=binary).problems == ()
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("slots", [1, 2, 3])
 @pytest.mark.parametrize("trips", [1, 2, 3, 5])
 def test_few_iterations(slots: int, trips: int) -> None:

@@ -132,6 +132,7 @@ def sliced(random: np.random.Generator) -> Kernel:
     return Kernel("kernel", (Stage("slice", dims, (given,), out),))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", but_fast(range(16), range(8)))
 def test_no_two_blocks_of_a_slice_write_the_same(seed: int) -> None:
     """Elements that lie apart are written by a copy each, with what lies behind them."""

@@ -244,6 +244,7 @@ SLOW = {
 """Left to `make test-all`: others are of the same kinds."""
 
 
+@pytest.mark.few(13)
 @pytest.mark.parametrize("name", but_fast(CASES, [name for name in CASES if name not in SLOW]))
 def test_the_text_computes_what_the_graph_means(name: str) -> None:
     """Sums of products in another order, functions of another library: a few units of float32, and

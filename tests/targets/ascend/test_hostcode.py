@@ -26,6 +26,7 @@ LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
 ACL = Path(tilewright.__file__).parent / "targets" / "ascend" / "acl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", but_fast(["lenet5", "gram"], ["lenet5"]))
 def test_host_code_gives_what_a_run_gives(name: str, tmp_path: Path) -> None:
     model = LENET if name == "lenet5" else gram(tmp_path / "gram.onnx", 16, 5, 3)

@@ -70,6 +70,7 @@ def test_programs_are_read_as_they_were(name: str) -> None:
     verified(again, ASCEND_910)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", but_fast(list(PROGRAMS), ["gelu"]))
 def test_every_flag_and_barrier_is_needed(name: str) -> None:
     text = kernel_text(synchronised(PROGRAMS[name]()))

@@ -89,6 +89,7 @@ def test_windows_in_the_padding_go_to_the_host_with_a_reason(tmp_path: Path) -> 
     assert "wholly in the padding" in hosted[0].reason
 
 
+@pytest.mark.slow
 def test_kernels_share_weights_of_windows(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Conv", ["x", "both"], ["a"], pads=[1, 1, 1, 1]),

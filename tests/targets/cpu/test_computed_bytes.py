@@ -87,6 +87,7 @@ def random_products(seed: int) -> Network:
     return net
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_products(seed: int) -> None:
     net = random_products(seed)

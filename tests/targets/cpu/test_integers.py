@@ -106,6 +106,7 @@ CASES = [
 ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("make", "lanes", "word", "dtype"),
     CASES,

@@ -153,6 +153,7 @@ def close(found: Array, expected: Expected, cut: bool) -> None:
     assert (error <= expected.bound[finite] * (CUT if cut else 1)).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("build", but_fast([LOWERED, *BUILDS], [LOWERED, "tiles"]))
 def test_what_is_not_finite_is_as_in_float32_and_stays_in_its_windows(
     odd: Odd, tmp_path: Path, build: str

@@ -141,6 +141,7 @@ def rounded(array: np.ndarray, name: str) -> np.ndarray:
     return array.astype(DTYPES[name]).astype(np.float32)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize(
     "shape",

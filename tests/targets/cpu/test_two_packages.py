@@ -235,6 +235,7 @@ def test_array_and_file_give_the_same(pair: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(scores, from_file.reshape(-1), rtol=1e-5)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("stem", "name"),
     [

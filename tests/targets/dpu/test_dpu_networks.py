@@ -276,6 +276,7 @@ def test_other_quantisers_are_named_and_run_on_the_host(values, reason, tmp_path
     assert executable.check(sample, executable.run(sample)).equal
 
 
+@pytest.mark.slow
 def test_the_host_works_beside_the_core(tmp_path: Path) -> None:
     """Two branches: one with gaps in its windows, which the host computes; one on the core."""
     net = Net(1, 8, 14, 14)

@@ -145,6 +145,7 @@ def test_fused_networks_give_the_same_bits_in_less_time(tmp_path: Path) -> None:
     compared(SMALL["residual"](), "zu2", tmp_path)
 
 
+@pytest.mark.slow
 def test_a_network_that_keeps_rows_of_a_halo_gives_the_same_bits(tmp_path: Path) -> None:
     """Windows of stride 2 over a map of odd size: the search says that rows stay."""
     net = Net(1, 16, 37, 41)

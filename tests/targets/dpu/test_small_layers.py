@@ -36,6 +36,7 @@ def cycles(kernel: Kernel, target: str) -> tuple[float, float]:
     return found.predicted_cycles, timer(core, machine)(described, found.schedule)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("target", ["zu2", "dpu-b512"])
 @pytest.mark.parametrize(
     ("ci", "co", "size"), [(17, 1024, 4), (24, 500, 2), (40, 300, 3), (13, 640, 1), (96, 400, 7)]

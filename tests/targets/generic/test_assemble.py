@@ -135,6 +135,7 @@ def test_garbage_is_refused_or_assembled(instructions: InstructionSet, text: str
     np.testing.assert_array_equal(assemble(instructions, disassemble(instructions, words)), words)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(st.integers(0, 1 << 20), st.text(max_size=4), st.integers(0, 6))
 def test_damaged_assembly_is_refused_or_assembled(
@@ -161,6 +162,7 @@ def test_random_bytes_are_refused_or_disassembled(
     assert to_bytes(instructions, assemble(instructions, text)) == data
 
 
+@pytest.mark.slow
 @FUZZ
 @given(st.integers(0, 1 << 20), st.integers(0, 1023), st.booleans())
 def test_words_of_any_kind_run_or_are_refused(

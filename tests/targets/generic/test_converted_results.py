@@ -58,6 +58,7 @@ def converting(program: ProgramOp) -> list[MoveOp]:
     return [op for op in moves if op.transform == StringAttr("convert")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name", but_fast(["through a buffer", "to main memory", "with flags"], ["through a buffer"])
 )
@@ -92,6 +93,7 @@ def test_eight_bits() -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("element", but_fast(["float16", "bfloat16"], ["float16"]))
 @pytest.mark.parametrize("overflow", but_fast(["infinity", "saturate"], ["saturate"]))
 def test_floats_are_rounded_as_the_unit_would(element: str, overflow: str, tmp_path: Path) -> None:

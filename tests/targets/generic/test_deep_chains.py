@@ -67,6 +67,7 @@ def test_scores_pass_no_main_memory() -> None:
     assert found.moved_bytes == whole
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("memory", ["l1", "l0a", "l0b", "l0c", "ub"])
 def test_smaller_memories_at_each_level(memory: str) -> None:
     case = attention(9, 2, 96, 32)

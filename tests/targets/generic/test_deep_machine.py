@@ -66,6 +66,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", CASES)
 def test_words_compute_what_the_graph_means_at_the_price_foretold(name: str) -> None:
     case = CASES[name]()
@@ -99,6 +100,7 @@ def test_smaller_memories_at_each_level(machine: Machine) -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
+@pytest.mark.slow
 def test_predictions_are_close_in_the_mean() -> None:
     time = timer(MACHINE, INSTRUCTIONS)
     errors: list[float] = []

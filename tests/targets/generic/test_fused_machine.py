@@ -89,6 +89,7 @@ def planned(name: str) -> tuple[Case, Plan]:
     return case, Planner(MACHINE).plan(case.kernel)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHAINS)
 def test_words_compute_what_the_graph_means(name: str) -> None:
     case, found = planned(name)

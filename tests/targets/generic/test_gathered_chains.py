@@ -55,6 +55,7 @@ CASES = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 def test_words_compute_what_the_graph_means_at_the_price_foretold(name: str) -> None:
     case: Case = CASES[name]()

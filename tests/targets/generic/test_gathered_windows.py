@@ -64,6 +64,7 @@ def gathers(case: Case, chosen: Plan, machine: Machine) -> bool:
     return bool(moves)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("seed", but_fast(range(40), range(0, 40, 5)))
 def test_convolutions_of_any_window(seed: int, name: str) -> None:
@@ -167,6 +168,7 @@ def test_padding_and_steps_are_seen() -> None:
             assert not np.array_equal(result, case.expected)
 
 
+@pytest.mark.slow
 def test_predictions_are_close() -> None:
     time = timer(MACHINE, derive(MACHINE))
     assert time is not None
@@ -194,6 +196,7 @@ def test_gathered_bytes_are_charged() -> None:
     assert time_program(slowed.program, kernels).cycles >= windows
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", [5, 15])
 def test_functions_in_c(seed: int, tmp_path: Path) -> None:
     case, _ = planned("two levels", seed)

@@ -122,6 +122,7 @@ CASES = [(style, kind, slots) for style in STYLES for kind in KERNELS for slots 
 FAST = [*((style, "elementwise", "2") for style in STYLES), ("flags", "convolution", "2")]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("which", but_fast(CASES, FAST), ids="-".join)
 def test_words_compute_the_same_and_every_fault_is_caught(which: tuple[str, str, str]) -> None:
     style, kind, slots = which[0], which[1], int(which[2])

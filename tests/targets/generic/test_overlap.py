@@ -23,6 +23,7 @@ def boxes(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarr
     return start, np.minimum(size, np.array([[8], [10]]) - start)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_load_waits_for_the_stores_that_it_overlaps(seed: int) -> None:
     random = np.random.default_rng(seed)

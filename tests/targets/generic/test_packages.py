@@ -115,6 +115,7 @@ def test_waits_between_kernels_are_needed() -> None:
     assert found > tried // 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values",
     [

@@ -82,6 +82,7 @@ def kernels_of(machine: Machine, seeds: range) -> list[Kernel]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", but_fast(VARIANTS, ["five buffers", "gathered windows"]))
 def test_predictions_of_two_levels_are_within_the_bound(name: str) -> None:
     """2 % in the mean and 12 % at worst; docs/machine-file.md states the figures of more layers."""

@@ -170,6 +170,7 @@ def _evaluated(op: Operation, inputs: list[Array]) -> Array:
             return pointwise.evaluate(name, inputs, attributes=op.values)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("element", ELEMENT)
 @pytest.mark.parametrize("file", [FIVE, ONE], ids=["five-buffers", "one-scratchpad"])
 @pytest.mark.parametrize("kind", KINDS)

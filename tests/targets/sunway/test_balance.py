@@ -66,16 +66,19 @@ def check(path: Path, folder: Path, planner: str) -> list[str]:
     return reasons
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", but_fast(SEEDS, [0, 3]))
 def test_the_count_is_the_plans_where_cores_are_balanced(seed: int, tmp_path: Path) -> None:
     check(drawn(seed, tmp_path), tmp_path, "model")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("planner", ["exact", "ldm{share=mesh}"])
 def test_short_tiles_count_as_they_are_priced(planner: str, tmp_path: Path) -> None:
     assert check(without_padding(tmp_path), tmp_path, planner) == [""]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("outputs", "side", "pads", "reason"),
     [

@@ -44,6 +44,7 @@ def text_of(package: Package, layer: str) -> str:
     return (package.program / f"layers/{layer}_slave.c").read_text()
 
 
+@pytest.mark.slow
 def test_results_are_the_interpreters(package: Package) -> None:
     executable = package.executable
     (info,) = executable.inputs
@@ -66,6 +67,7 @@ def test_one_cpe_loads_for_all(package: Package, ran: Ran) -> None:
         assert ("BCAST_MODE" in text_of(package, layer)) == (layer in sharing)
 
 
+@pytest.mark.slow
 def test_every_missing_meeting_is_found(package: Package, tmp_path: Path) -> None:
     number = 0
     for layer in package.programs:
@@ -80,6 +82,7 @@ def test_every_missing_meeting_is_found(package: Package, tmp_path: Path) -> Non
     assert number >= 3
 
 
+@pytest.mark.slow
 def test_tiles_are_fetched_ahead_for_all(tmp_path: Path) -> None:
     net = Network(1, 64, 20, 20)
     model = net.save(tmp_path / "one.onnx", net.conv("x", 64, 64, 3))

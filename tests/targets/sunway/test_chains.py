@@ -87,6 +87,7 @@ def test_a_chain_is_one_kernel_that_moves_less(name: str, tmp_path: Path) -> Non
     assert chained < apart
 
 
+@pytest.mark.slow
 def test_keys_and_values_of_each_head_are_its_parts() -> None:
     """Attention of 64 heads, whose keys and values are computed: a head is a CPE's."""
     names = {"q": (64, 24, 16), "k": (64, 16, 24), "v": (64, 24, 16)}

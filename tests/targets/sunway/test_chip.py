@@ -182,6 +182,7 @@ def compiled(program: Path, source: str, target: Path) -> None:
     subprocess.run(command, cwd=program, check=True)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("source", "text", "changed", "said"), MUTATIONS)
 def test_core_groups_that_meddle_are_found(
     objects: tuple[Executable, dict[str, Path]],

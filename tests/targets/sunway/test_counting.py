@@ -107,6 +107,7 @@ for (int i = 0; i < COMMANDS; i++) {
 """Commands of 8 KB in blocks as far apart as they are long, on all CPEs at once."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("curve", sorted(RATES))
 def test_the_measured_rates_come_back(
     curve: str,
@@ -158,6 +159,7 @@ def _lone(size: int, turns: int, gets: int) -> str:
     return (f"{first}dma_wait(&reply, {gets}); reply = 0;\n" + get % "much" + WAIT) * turns
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("pattern", "gets"), [("copy", 1), ("triad", 2)])
 @pytest.mark.parametrize("size", _SIZES)
 def test_lone_commands_take_what_was_measured(

@@ -52,6 +52,7 @@ def kinds(package: Any) -> list[str]:
     return [kernel.schedule.partition(" ")[0] for kernel in package.manifest.kernels]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", but_fast(CASES, CASES[:1]), ids=str)
 def test_values_are_those_of_the_oracle(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -52,6 +52,7 @@ def text_of(package: Package, layer: str) -> str:
     return (package.program / f"layers/{layer}_slave.c").read_text()
 
 
+@pytest.mark.slow
 def test_results_are_the_interpreters(package: Package) -> None:
     executable = package.executable
     assert len(exchanging(package)) == 2
@@ -65,6 +66,7 @@ def test_results_are_the_interpreters(package: Package) -> None:
         assert executable.check({info.name: x}, executable.run({info.name: x})).equal
 
 
+@pytest.mark.slow
 def test_each_cpe_loads_its_share_alone(package: Package, ran: Ran) -> None:
     assert (ran.status, ran.said) == (0, "")
     for layer in package.programs:
@@ -77,6 +79,7 @@ def loaded(ran: Ran) -> int:
     return sum(int(field[5]) for field in fields if field[2] == "get" and int(field[3]) >= 0)
 
 
+@pytest.mark.slow
 def test_traffic_falls_as_the_plan_says(package: Package, ran: Ran, tmp_path: Path) -> None:
     values = {**SLOW_MEMORY, "memory.ldm.bytes": 16384}
     alone = Package.of(pair(tmp_path), tmp_path, values, "ldm")

@@ -249,6 +249,7 @@ WRONG = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("message", WRONG)
 def test_misuse_ends_the_run_with_the_place_and_the_core(
     parts: list[str], tmp_path: Path, message: str

@@ -18,6 +18,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "values"),
     [CASES[0], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[1:])],

@@ -57,6 +57,7 @@ def text_of(package: Package, layer: str) -> str:
     return (package.program / f"layers/{layer}_slave.c").read_text()
 
 
+@pytest.mark.slow
 def test_results_are_the_interpreters(package: Package) -> None:
     executable = package.executable
     assert in_turns(package)
@@ -77,6 +78,7 @@ def test_each_cpe_loads_every_eighth_tile(package: Package, ran: Ran) -> None:
         assert package.differences(layer, ran, text_of(package, layer)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fifo", but_fast([1, 64], [64]))
 def test_the_depth_of_the_buses_changes_nothing(
     package: Package, ran: Ran, fifo: int, tmp_path: Path
@@ -99,6 +101,7 @@ def test_the_order_of_cpes_changes_no_bit(package: Package) -> None:
     assert all(np.array_equal(first[key], again[key]) for key in first)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("statement", "other"),
     [
@@ -182,6 +185,7 @@ def test_spaces_in_which_nobody_can_take_turns_are_refused(
         run_pipeline(classifier(tmp_path), target, machine, ask=asked, until="plan")
 
 
+@pytest.mark.slow
 def test_without_a_mesh_nobody_takes_turns(tmp_path: Path) -> None:
     alone = Package.of(classifier(tmp_path), tmp_path, VALUES, "blackbox{share=none}")
     assert not in_turns(alone)

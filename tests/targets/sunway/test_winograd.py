@@ -52,6 +52,7 @@ def forced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capabilities, "ChooseMethods", lambda: ChooseMethods(method=(name,)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", but_fast(CASES, CASES[:1]), ids=str)
 def test_errors_stay_within_what_analysis_allows(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -14,6 +14,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("target", ["cambricon-x", pytest.param("cpu", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", FUNCTIONS)
 def test_activation_and_its_gradient(mode: str, target: str) -> None:

@@ -54,6 +54,7 @@ def test_the_gradient_of_lrn_as_one_operation(settings: tuple[int, float, float,
     assert ran.host == () and ran.moves == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "of_batch"),
     [

@@ -296,6 +296,7 @@ def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert "passed: True" in capsys.readouterr().out
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("node", "steps", "code"),
     [("conv9", _second, "schedule-node"), ("fc1", _second, "schedule-axis")],

@@ -182,6 +182,7 @@ def meaning(kernel: Kernel, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return wanted
 
 
+@pytest.mark.slow
 def test_every_strategy_means_the_seed() -> None:
     space = space_of(TEXT.replace("by all", "by 3 8").replace("  reorder oh ow ci\n", ""))
     random = np.random.default_rng(3)

@@ -172,6 +172,7 @@ ALL = [
 ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("case", but_fast(ALL, FAST))
 def test_operations(case: tuple[tuple[str, str], int]) -> None:
     (name, kind), size = case

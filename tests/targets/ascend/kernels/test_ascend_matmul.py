@@ -77,6 +77,7 @@ def check(of: Matrices, kernel: Kernel, order: int) -> Outcome:
     return outcome
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CASES)
 def test_products_are_exact_in_every_order(name: str) -> None:
     of, tiling = CASES[name]
@@ -117,6 +118,7 @@ def loads_of(kind: Kind, of: Product, tile: Tile) -> int:
     return loads
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_loads_are_the_formulas(kind: Kind) -> None:
     """Of every tile, to the element, counted in the emitted programs; some of them run."""
@@ -145,6 +147,7 @@ LARGE = Matrices(512, 768, 768)
 THESIS = (Tiling(256, 128, 256, 256, 128, 256), 2_359_296, 36)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     but_fast(

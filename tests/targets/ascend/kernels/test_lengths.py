@@ -93,6 +93,7 @@ PRODUCTS: dict[str, tuple[Product, frozenset[str], Schedule | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", but_fast(PRODUCTS, ["what is summed"]))
 def test_products(name: str) -> None:
     of, free, schedule = PRODUCTS[name]
@@ -153,6 +154,7 @@ HEADS: dict[str, tuple[Heads, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", but_fast(HEADS, ["all lengths"]))
 def test_attention(name: str) -> None:
     of, lengths = HEADS[name]
@@ -189,6 +191,7 @@ def test_attention(name: str) -> None:
             assert (np.abs(unpacked(out, shape)[:, :rows] - wanted) <= most).all(), length
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", but_fast(HEADS, ["keys alone"]))
 def test_flags_of_attention(name: str) -> None:
     proven(HEADS[name][0].program(), 5)

@@ -113,6 +113,7 @@ def of_halves(x: Halves) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return softmax_of(x, x.ndim - 1), centred / root
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("shape", but_fast(HALVES, HALVES[:3]))
 def test_halves_and_matrices_in_nz(shape: tuple[int, int, int], blocks: bool) -> None:

@@ -21,6 +21,7 @@ ACROSS = [(1, 1, 1), (2, 33, 10), (3, 5, 63), (2, 100, 17), (1, 4097, 64), (2, 1
 FOLDS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("fold", FOLDS)
 @pytest.mark.parametrize("shape", but_fast(ROWS, FAST_ROWS))
 def test_along_rows(shape: tuple[int, int], fold: str) -> None:

@@ -126,6 +126,7 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
 }
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", but_fast(CASES, list(CASES)[::3]))
 def test_blocks_compute_what_one_does(name: str) -> None:
     make, blocks = CASES[name]
@@ -179,6 +180,7 @@ WALKED: dict[str, Callable[[int], Program]] = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", but_fast(WALKED, list(WALKED)[::3]))
 def test_parts_of_a_tile_program_compute_what_the_whole_does(name: str) -> None:
     whole, program = WALKED[name](1), WALKED[name](8)

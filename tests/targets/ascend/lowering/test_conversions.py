@@ -36,6 +36,7 @@ def product(folder: Path, depth: int, method: str) -> tuple[Compiled, str]:
     return network, AscendTarget().listing(network.executable.directory / "program")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("method", ["naive", "improved", "vor", "dma"])
 def test_a_method_is_forced(method: str, tmp_path: Path) -> None:
     network, text = product(tmp_path, 64, method)
@@ -45,6 +46,7 @@ def test_a_method_is_forced(method: str, tmp_path: Path) -> None:
     assert (MARKS["vor"] in text) == (method == "vor")
 
 
+@pytest.mark.slow
 def test_methods_that_are_forced_give_kernels_of_their_own(tmp_path: Path) -> None:
     texts = {}
     for method in ("naive", "improved", "vor", "dma"):
@@ -60,6 +62,7 @@ def test_another_method_is_refused(tmp_path: Path) -> None:
         product(tmp_path, 64, "vadds")
 
 
+@pytest.mark.slow
 def test_more_columns_than_a_forced_method_holds_stay_on_the_host(tmp_path: Path) -> None:
     network, _ = product(tmp_path, 4112, "improved")
     assert network.host

@@ -128,6 +128,7 @@ def of_a_length(seed: int) -> Program:
     return cube_kernel(lowered, ASCEND_910, "kernel", free=frozenset(free))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", but_fast(range(21), [1, 10]))
 def test_flags_of_a_kernel_that_takes_a_length_hold_at_each(seed: int) -> None:
     """What one hand-over implies of another at the longest does not hold where loops run less

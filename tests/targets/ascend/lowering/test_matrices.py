@@ -55,6 +55,7 @@ def test_planned_products_are_exact(name: str) -> None:
     check(CASES[name])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("core", [ASCEND_910, ASCEND_310])
 @pytest.mark.parametrize("slots", [1, 2])
 def test_tiles_in_both_levels(slots: int, core: DaVinci) -> None:

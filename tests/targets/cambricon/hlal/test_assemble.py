@@ -169,6 +169,7 @@ def test_problems_are_listed_together() -> None:
     assert [where for _, where in found] == ["p.hlal:2:1", "p.hlal:3:13", "p.hlal:4:1"]
 
 
+@pytest.mark.slow
 def test_calls_that_multiply_are_bounded() -> None:
     blocks = [f"def_block @b{n}() {{\n@b{n + 1}\n@b{n + 1}\n}}" for n in range(40)]
     text = "\n".join([*blocks, "def_block @b40() {\n}", "@b0"])

@@ -52,6 +52,7 @@ def _agrees(case: Case, number: int, primitive: str = "narrow_conv") -> int:
     return done
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("primitive", ["narrow_conv", "slim_conv"])
 @pytest.mark.parametrize("start", but_fast(range(0, 12, 6), [0]))
 def test_planned_schedules_compute_what_the_graph_says(start: int, primitive: str) -> None:
@@ -71,6 +72,7 @@ FULL = [
 """Any two values of two columns are in a row."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("full", few(FULL, 1), ids=str)
 @pytest.mark.parametrize("primitive", ["narrow_conv", "slim_conv"])
 def test_temporaries_suffice_where_vsm_is_full(

@@ -23,6 +23,7 @@ SHAPES = (
 )
 
 
+@pytest.mark.few(26)
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("operation", ["add", "mul", "max"])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)

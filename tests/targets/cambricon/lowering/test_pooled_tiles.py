@@ -41,6 +41,7 @@ def pooled(case: Case, machine: Machine, rows: int, slots: int = 2, outer: int =
     return np.array_equal(result, case.expected)
 
 
+@pytest.mark.few(19)
 @pytest.mark.parametrize("rows", [1, 2, 3, 5])
 @pytest.mark.parametrize("pads", [(0, 0), (1, 0), (0, 1), (2, 2)])
 @pytest.mark.parametrize(("kernel", "stride"), [(3, 1), (3, 2), (4, 1), (5, 2)])

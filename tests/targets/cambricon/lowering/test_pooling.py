@@ -32,6 +32,7 @@ def pooled(seed: int, kind: str, *, relu: bool, most: int = 5) -> Case:
     return build.finish(build.op("relu", y) if relu else y)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("kind", ["max_pool", "average_pool"])
 @pytest.mark.parametrize("seed", [*range(12), 119])
 def test_windows_of_all_kinds(seed: int, kind: str) -> None:

@@ -111,6 +111,7 @@ def kept(schedule: Schedule) -> list[str]:
     return [name for own in (schedule, *schedule.inner) for name, _ in own.kept]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("seed", but_fast(range(4), range(1)))
 def test_rows_that_stay_are_those_that_are_computed_again(name: str, seed: int) -> None:

@@ -116,6 +116,7 @@ def check(name: str, seed: int, core: Core, part: int) -> Lowered:
     return made
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("seed", but_fast(range(3), range(1)))
 def test_words_compute_what_the_graph_means(name: str, seed: int) -> None:
@@ -130,6 +131,7 @@ def test_words_compute_what_the_graph_means_on_other_cores(name, core, seed: int
     check(name, seed, CORES[core], (1, 2, 4, 8)[seed % 4])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", but_fast(CHAINS, list(CHAINS)[::3]))
 def test_as_many_bytes_pass_main_memory_as_were_planned(name: str) -> None:
     """But for biases, which the banks have as single bytes, and zeros where there is none."""
@@ -148,6 +150,7 @@ def test_as_many_bytes_pass_main_memory_as_were_planned(name: str) -> None:
         assert moved == planned.moved_bytes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_that_fits_whole_moves_everything_once(name: str) -> None:
     """What is not internal, that is, weights included (DNNVM, section 4.3, condition 2)."""

@@ -43,6 +43,7 @@ def check(kind: str, seed: int, core: Core, part: int) -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", but_fast(range(6), [1]))
 def test_words_compute_what_the_graph_means(kind: str, seed: int) -> None:
@@ -56,11 +57,13 @@ def test_words_compute_what_the_graph_means_on_other_cores(kind: str, seed: int)
     check(kind, seed, (SMALL, ZU2)[seed % 2], (1, 4, 16)[seed % 3])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["convolution", "product", "depthwise", "points"])
 def test_the_older_instructions_compute_the_same(kind: str) -> None:
     check(kind, 3, replace(ISA0, rows=4, channels=4, misc_rows=2), 4)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_rows_of_windows_become_channels(seed: int) -> None:
     case = lowered_cases.first_layer(seed)
@@ -73,6 +76,7 @@ def test_rows_of_windows_become_channels(seed: int) -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("seed", "behind"), crossed(range(6), [False, True]))
 def test_windows_that_are_loaded_one_by_one_are_planned_so(seed: int, behind: bool) -> None:
     """The bytes of the words are those of the plan, alone and in a chain."""
@@ -122,6 +126,7 @@ def test_predictions_know_that_instructions_are_of_rows(
     assert abs(planned.predicted_cycles / cycles - 1) < 0.06
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("rows", "stride"), [(13, 1), (16, 2), (25, 2), (9, 3)])
 def test_windows_of_many_rows_have_fewer_of_them_at_once(rows: int, stride: int) -> None:
     build = KernelBuilder(rows)

@@ -111,6 +111,7 @@ def _programs(two: tuple[tuple[Operation, ...], int]) -> dict[str, tuple[Operati
     return {**kernels(), "network": two[0]}
 
 
+@pytest.mark.slow
 def test_all_that_touches_one_place_is_ordered(programs) -> None:
     """Of bank rows and bytes of the finished words, which no wait of a tile program knows."""
     for name, program in programs.items():
@@ -121,6 +122,7 @@ def test_all_that_touches_one_place_is_ordered(programs) -> None:
         assert check_program(ZU2, program).race_free, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", but_fast([3, 25], [3]))
 def test_without_a_token_or_with_it_too_early_there_is_a_race(most: int, programs) -> None:
     """The check finds each pair that is unordered then; a few tokens follow from others."""

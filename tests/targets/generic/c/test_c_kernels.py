@@ -32,6 +32,7 @@ def case_of(seed: int) -> Case:
     return random_case(seed)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("seed", but_fast(range(3 * len(CASES)), range(len(CASES))))
 def test_kernels_compute_what_the_graph_means(seed: int, folder: Path) -> None:
     kernel = emitted(case_of(seed), WIDE)
@@ -40,6 +41,7 @@ def test_kernels_compute_what_the_graph_means(seed: int, folder: Path) -> None:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_kernels_of_8_bits(seed: int, folder: Path) -> None:
     kinds = (int8.convolution, int8.product, int8.depthwise, int8.pool, int8.points)
@@ -54,6 +56,7 @@ def integers(machine: Machine) -> Machine:
     return machine.with_values({"element": "fixed16", "accumulator": "fixed32"})
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("path", "seed"),
     [
@@ -111,6 +114,7 @@ def with_flags(machine: Machine, ids: int, depth: int | None = None) -> Machine:
     return with_c(Machine.from_json(data))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("ids", "depth"), [(4, None), (1, None), (2, 8)])
 @pytest.mark.parametrize("seed", [10, 4])
 def test_flags(seed: int, ids: int, depth: int | None, folder: Path) -> None:

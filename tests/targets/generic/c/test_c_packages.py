@@ -156,6 +156,7 @@ def watched(runner: InstructionRunner, inputs: dict[str, NDArray[np.float32]]) -
     return seen
 
 
+@pytest.mark.few(1)
 def test_memory_is_as_the_simulator_leaves_it(package: Executable) -> None:
     runner = package.runner
     assert isinstance(runner, CRunner)
@@ -170,6 +171,7 @@ def test_memory_is_as_the_simulator_leaves_it(package: Executable) -> None:
     assert package.check(inputs_of(package, 5), outputs).equal
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_the_program_runs_a_kernel_on_files(
     package: Executable, compiler: str, tmp_path: Path

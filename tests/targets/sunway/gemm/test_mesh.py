@@ -171,6 +171,7 @@ def least(variant: Variant) -> tuple[int, int]:
     return (128, 32) if variant.vectors == "m" else (32, 128)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
 def test_every_variant(variant: Variant, program: Path, tmp_path: Path) -> None:
     m, n = least(variant)
@@ -181,6 +182,7 @@ def test_every_variant(variant: Variant, program: Path, tmp_path: Path) -> None:
     product(program, tmp_path, variant, (m, n, 8), (-2.0, 0.0))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("variant", but_fast(VARIANTS, VARIANTS[::4]), ids=lambda v: v.name)
 def test_neither_buffers_nor_order_matter(variant: Variant, program: Path, tmp_path: Path) -> None:
     m, n = least(variant)
