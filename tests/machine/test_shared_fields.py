@@ -26,6 +26,10 @@ FOR_MACHINE_FILES = {
     "Synchronisation.issuer",  # Of any core that computes itself; sunway's alone are bundled.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     "Fusion.residency",
+    # Figures of energy and area, which a file's author knows.
+    *("Memory.read_pj", "Memory.write_pj", "Move.byte_pj", "Primitive.tile_pj"),
+    *("Machine.figures_source", "Machine.leakage_mw", "Machine.area_mm2"),
+    *("Memory.leakage_mw", "Memory.area_mm2", "Engine.leakage_mw", "Engine.area_mm2"),
     *("Primitive.sizes", "Primitive.blocks", "Storage.turned", "Storage.alternatives"),
     *("Machine.temporary_space", "Storage.along"),
     *("Storage.gathered", "Storage.converted", "Move.transforms", "Storage.element_bytes"),

@@ -11,7 +11,7 @@ from tests.sweeps.models import MACHINE, small_model
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.planning import Planner
 from tilewright.sweeps import Row, sweep
-from tilewright.sweeps.evaluate import Bench, energy_of, peaks_of
+from tilewright.sweeps.evaluate import Bench, program_figures
 from tilewright.sweeps.shared import form_of
 from tilewright.tile.dialect import BufferOp
 
@@ -114,17 +114,28 @@ def test_peaks_are_the_ends_of_the_buffers_of_the_program(tmp_path: Path) -> Non
                     assert op.bytes is not None
                     size = op.bytes.value.data * op.slots.value.data
                     ends[op.memory] = ends.get(op.memory, 0) + size
-        peaks = peaks_of(item, machine, target)
+        peaks = program_figures(item, machine, target).peaks
         # Side by side they take what they hold, and what rounding adds; never more than there is.
         assert peaks.keys() == ends.keys()
         for memory, peak in peaks.items():
             assert ends[memory] <= peak <= (machine.memory(memory).bytes or 0)
 
 
-def test_energy_is_summed_where_every_plan_has_it() -> None:
-    assert energy_of([{"energy_pj": 1.5}, {"energy_pj": 2.0}]) == 3.5
-    assert energy_of([{"energy_pj": 1.5}, {}]) is None
-    assert energy_of([]) is None
+def test_energy_and_area_follow_the_varied_memory(tmp_path: Path) -> None:
+    figures = {
+        "memory.feature.read_pj": "bytes / 1024",
+        "memory.dram.read_pj": 100.0,
+        "memory.feature.area_mm2": "bytes / 4096",
+        "area_mm2": 1.5,
+    }
+    model = small_model(tmp_path)
+    small, large = sweep(model, MACHINE, {"memory.feature.bytes": [8192, 16384]}, values=figures)
+    assert (small.area_mm2, large.area_mm2) == (3.5, 5.5)
+    assert small.energy_pj is not None
+    # Every byte that main memory gives is read there, for 100 pJ.
+    assert small.energy_pj > 100 * 0.5 * (small.moved_bytes or 0)
+    (unknown,) = sweep(model, MACHINE, {"memory.feature.bytes": [8192]})
+    assert unknown.energy_pj is None and unknown.area_mm2 is None
 
 
 def test_a_refused_point_is_a_row(tmp_path: Path) -> None:

@@ -50,9 +50,17 @@ def plan_command(
     from tilewright.compiler.build import limits_of, settle_engines
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.graph.dialect import KernelOp
+    from tilewright.machine.energy import (
+        area_of,
+        area_text,
+        energy_text,
+        has_energy,
+        network_energy,
+    )
     from tilewright.planning import Planner
     from tilewright.planning.cost.balance import imbalance
     from tilewright.planning.cost.limits import most_blocks, move_text
+    from tilewright.tile.counts import program_energy
 
     with console.refusals(as_json), console.progress(quiet) as progress:
         chosen, machine = resolve(target, None, options.values)
@@ -93,13 +101,19 @@ def plan_command(
         blocks = most_blocks(item.kernel, machine, plan.schedule)
         many = blocks is not None and blocks.cycles >= MANY * plan.cycles
         row["blocks"] = str(blocks) if many else ""
+        row |= {"energy_pj": found} if (found := program_energy(item.programs, machine)) else {}
         if beside is not None:
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
     limits = limits_of(state)
+    energies = [row["energy_pj"] for row in rows if "energy_pj" in row]
+    taken = sum(_cycles(row) for row in rows if row["engine"] == "accelerator")
+    energy = network_energy(energies, machine, taken) if has_energy(machine) else {}
     if as_json:
         said = {"target": chosen.name, "machine": machine.name, "kernels": rows}
-        console.print_json(said | ({} if limits is None else {"limits": asdict(limits)}))
+        said |= {} if limits is None else {"limits": asdict(limits)}
+        said |= {"energy_pj": energy} if energy else {}
+        console.print_json(said | ({"area_mm2": areas} if (areas := area_of(machine)) else {}))
         return
     planned = [row for row in rows if row["engine"] == "accelerator"]
     heads = ("cycles", "bound", "granule", "bytes")
@@ -124,7 +138,11 @@ def plan_command(
         _say_beside(planner, beside, planned)
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
-    console.say("\n".join(["", *summary(rows, machine.clock_hz, elapsed, limits)]))
+    lines = summary(rows, machine.clock_hz, elapsed, limits)
+    told = {"energy": energy_text(energy, machine), "area": area_text(machine)}
+    figures = "; ".join(f"{name} {text}" for name, text in told.items() if text)
+    lines[-1:-1] = [figures] if figures else []
+    console.say("\n".join(["", *lines]))
 
 
 SLOWEST = 3

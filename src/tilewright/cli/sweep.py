@@ -141,6 +141,8 @@ def sweep_command(
 
 def say_rows(rows: Rows) -> None:
     """Print a table of rows: all of a few, of many those that no other row betters."""
+    from tilewright.machine.energy import joules
+
     keys = list(dict.fromkeys(key for row in rows for key in row.values))
     models = len({row.model for row in rows}) > 1
     planners = len({row.planner for row in rows}) > 1
@@ -148,6 +150,14 @@ def say_rows(rows: Rows) -> None:
     heads = [*(["model"] * models), *(["planner"] * planners), *keys]
     heads += ["cycles", "seconds", "of bound", "moved bytes"]
     lines = [[*_settings(row, keys, models, planners), *_costs(row)] for row in shown[:SHOWN]]
+    if any(row.energy_pj is not None for row in rows):
+        heads.append("energy")
+        for row, line in zip(shown, lines, strict=False):
+            line.append("-" if row.energy_pj is None else joules(row.energy_pj))
+    if any(row.area_mm2 is not None for row in rows):
+        heads.append("mm2")
+        for row, line in zip(shown, lines, strict=False):
+            line.append("-" if row.area_mm2 is None else f"{row.area_mm2:.3g}")
     widths = [max(len(line[at]) for line in [heads, *lines]) for at in range(len(heads))]
     table = [_line(" ", heads, widths)]
     for row, line in zip(shown, lines, strict=False):

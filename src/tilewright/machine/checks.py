@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tilewright.errors import Problem, TilewrightError, nearest
 from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
+from tilewright.machine.energy import figure_problems
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.fusions import fusion_problems
 from tilewright.machine.numbers import number_problems
@@ -109,6 +110,7 @@ def _parts(machine: Machine) -> Iterator[Finding]:
     yield from fusion_problems(machine)
     yield from number_problems(machine)
     yield from synchronisation_problems(machine.synchronisation, engines)
+    yield from figure_problems(machine)
 
 
 def _own(place: str, family: str, found: Iterable[Finding]) -> Iterator[Finding]:
@@ -175,11 +177,14 @@ def _primitive(
                 reason = f"there is no operation {shown(name)!r}"
                 yield f"{where}.{key}", reason, nearest(name, DIMS, 1)
     dims = dims_of(primitive.operations)
-    for key in ("cycles", "peak", "issue"):
+    for key in ("cycles", "peak", "issue", "tile_pj"):
+        text = getattr(primitive, key)
+        if text is None:
+            continue
         try:
-            if _of_one(getattr(primitive, key)) < 0:
+            if _of_one(text) < 0:
                 yield f"{where}.{key}", "is negative for a tile of one element", ""
-            names = parse_expression(getattr(primitive, key)).names
+            names = parse_expression(text).names
         except TilewrightError as error:
             yield f"{where}.{key}", error.problems[0].reason, ""
         else:

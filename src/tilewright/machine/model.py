@@ -47,6 +47,9 @@ MATRICES = "..."
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
 
+Figure = Annotated[float, Field(ge=0, le=MAX_VALUE)] | str
+"""A figure of energy or area: a number, or an expression of a memory's ``bytes`` and ``banks``."""
+
 _Named = TypeVar("_Named", "Memory", "Engine", "Primitive", "Fusion")
 
 
@@ -73,6 +76,12 @@ class Memory(_Part):
     kernels read, ``results`` that no other kernel needs in main memory, ``constants`` that are
     loaded before the first kernel. Tiles of what stays are any boxes of it, or one contiguous block
     where moves to it are (``MoveRecord.block_by_block``)."""
+    read_pj: Figure | None = None
+    """Picojoules to read a byte (machine/energy.py), as to write one, below; None is not known."""
+    write_pj: Figure | None = None
+    leakage_mw: Figure | None = None
+    """Milliwatts that it takes at rest."""
+    area_mm2: Figure | None = None
     own: OwnMemory = MemoryRecord()
     """The record of keys that one family of targets alone has for a memory (records.py)."""
 
@@ -104,6 +113,8 @@ class Move(_Part):
     transforms: tuple[Literal["img2col", "convert"], ...] = ()
     """What else the move does while it copies: ``img2col`` gathers the windows of an image;
     ``convert`` rounds sums to the machine's elements. A block counts as the bytes that arrive."""
+    byte_pj: float | None = Field(default=None, ge=0, le=MAX_VALUE)
+    """Picojoules to carry a byte from one memory to the other, beside reading and writing it."""
     c: CFunction | None = None
     """Its function in C."""
     own: OwnMove = MoveRecord()
@@ -128,6 +139,9 @@ class Engine(_Part):
     name: str
     queue: int = Field(default=4, gt=0, le=MAX_VALUE)
     """Commands that wait or run in the engine at a time."""
+    leakage_mw: float | None = Field(default=None, ge=0, le=MAX_VALUE)
+    """Milliwatts that it takes at rest."""
+    area_mm2: float | None = Field(default=None, ge=0, le=MAX_VALUE)
 
 
 class Storage(_Part):
@@ -211,6 +225,9 @@ class Primitive(_Part):
     issue: str = "0"
     """Expression of the tile's dims: cycles to issue a tile's instructions, below which no tile
     stays. Planning counts it; the bounds do not."""
+    tile_pj: str | None = None
+    """Expression of the tile's dims: picojoules to compute one tile, what it reads and writes of
+    its operands' memories included."""
     reserved: dict[str, int] = {}
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     approximate: bool = False
@@ -322,6 +339,12 @@ class Machine(_Part):
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""
+    leakage_mw: float | None = Field(default=None, ge=0, le=MAX_VALUE)
+    """Milliwatts that the rest of it takes at rest, beside its memories and engines."""
+    area_mm2: float | None = Field(default=None, ge=0, le=MAX_VALUE)
+    """Area of the rest of it."""
+    figures_source: str = Field(default="", max_length=1000)
+    """The source of its figures of energy and area, in words."""
     c: CInterface | None = None
     """The machine's C functions, if packages hold C that calls them; else None."""
     layouts: dict[str, str] = {}

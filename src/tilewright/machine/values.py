@@ -15,20 +15,24 @@ if TYPE_CHECKING:
 
 _TOP = (
     *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth"),
+    *("leakage_mw", "area_mm2"),
     *("element", "accumulator", "overflow", "synchronisation"),
 )
 _FIELDS = {
-    "memory": ("bytes", "banks", "granule", "bytes_per_cycle", "reserved"),
-    "move": ("bytes_per_cycle", "latency", "in_flight", "transaction", "curve"),
-    "engine": ("queue",),
-    "primitive": ("cycles", "peak"),
+    "memory": (
+        *("bytes", "banks", "granule", "bytes_per_cycle", "reserved"),
+        *("read_pj", "write_pj", "leakage_mw", "area_mm2"),
+    ),
+    "move": ("bytes_per_cycle", "latency", "in_flight", "transaction", "curve", "byte_pj"),
+    "engine": ("queue", "leakage_mw", "area_mm2"),
+    "primitive": ("cycles", "peak", "tile_pj"),
     "fusion": ("gain",),
 }
 _SYNCHRONISATION = ("style", "ids", "depth")
 _TABLES = ("limits", "multiples")
 _TEXT = (
     *("element", "accumulator", "overflow", "synchronisation"),
-    *("cycles", "peak", "curve", "style"),
+    *("cycles", "peak", "tile_pj", "curve", "style"),
 )
 
 

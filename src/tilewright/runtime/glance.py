@@ -129,6 +129,10 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
     totals.append(
         ("memory", f"{size(facts['peak_memory_bytes'])} at the peak (least possible {size(least)})")
     )
+    if energy := facts.get("energy_pj"):
+        from tilewright.machine.energy import energy_text
+
+        totals.append(("energy", energy_text(energy)))
     return totals
 
 

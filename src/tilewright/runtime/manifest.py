@@ -134,6 +134,8 @@ class KernelEntry(_Part):
     """Iterations of its computes: multiply-adds, where they are products."""
     peak_cycles: float | None = None
     """Cycles of its computes alone, at the machine's peak."""
+    energy_pj: dict[str, FiniteFloat] = {}
+    """Picojoules by memory, move and engine, where the machine has figures; without leakage."""
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
 

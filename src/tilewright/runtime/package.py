@@ -20,6 +20,7 @@ from tilewright.planning.cost.limits import issue_cycles, most_blocks, move_text
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Target
+from tilewright.tile.counts import program_energy
 
 
 def write_package(
@@ -103,6 +104,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 unbalanced=imbalance(item.kernel, compilation.machine, kernel_plan.schedule),
                 operations=sum(unit.anchor.iterations for unit in kernels_of(item.kernel)),
                 peak_cycles=compute_peak(item.kernel, compilation.machine, kernel_plan.schedule),
+                energy_pj=program_energy(item.programs, compilation.machine),
                 buffers=buffers_of(item.programs),
             )
         )

@@ -58,6 +58,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
             "granule_bound_cycles": entry.granule_bound,
             "schedule": entry.schedule,
         }
+        if entry.energy_pj:
+            row["energy_pj"] = dict(entry.energy_pj)
         if entry.reason:
             row["reason"] = entry.reason
         if entry.slow_move:
@@ -93,6 +95,15 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         "lower_bound_memory_bytes": manifest.lower_bound_memory_bytes,
         "kernels": kernels,
     }
+    if any(entry.energy_pj for entry in manifest.kernels):
+        from tilewright.machine.energy import area_of, network_energy
+        from tilewright.machine.forms import machine_of
+
+        machine = machine_of(manifest.machine)
+        cycles = whole["predicted_cycles"] if profile is None else profile.cycles
+        energies = [entry.energy_pj for entry in manifest.kernels]
+        result["energy_pj"] = network_energy(energies, machine, cycles)
+        result["area_mm2"] = area_of(machine)
     if profile is None:
         return result
     result["runs"] = runs

@@ -8,21 +8,22 @@ came before.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
 from tilewright import frontends
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.compiler.pipeline import PIPELINE, Stage, advance
 from tilewright.compiler.state import CompilationState, Model, context_of
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import to_text
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.machine import Machine
+from tilewright.machine.energy import area_of, has_energy, network_energy
 from tilewright.machine.forms import machine_of
 from tilewright.numerics.formats import numbers_of
 from tilewright.planning import Planner
@@ -33,6 +34,7 @@ from tilewright.sweeps.rows import Row
 from tilewright.sweeps.shared import QUICK, SharedPlans, SweepPlanner, form_of
 from tilewright.sweeps.space import Point
 from tilewright.targets.base import Target, find_target
+from tilewright.tile.counts import ProgramCounts, counts_of
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import separate_arenas
@@ -102,10 +104,10 @@ class Bench:
         default_factory=OrderedDict[tuple[str, str], Mapping[str, tuple[float, float]]]
     )
     """Ranges of values by file and formed network."""
-    peaks: OrderedDict[object, Mapping[str, int]] = field(
-        default_factory=OrderedDict[object, Mapping[str, int]]
+    programs: OrderedDict[object, ProgramFigures] = field(
+        default_factory=OrderedDict[object, "ProgramFigures"]
     )
-    """Bytes that a schedule of a kernel takes of each memory."""
+    """Figures of the tile programs of kernels under schedules."""
 
     def __post_init__(self) -> None:
         """Find the target and the machine that is varied."""
@@ -213,11 +215,19 @@ class Bench:
     def _figures(self, row: Row, state: CompilationState) -> Row:
         plans = [state.plans[k.kernel.symbol] for k in state.kernels if k.schedule is not None]
         cycles = sum(plan.cycles for plan in plans)
-        peaks: dict[str, int] = {}
+        peaks, energies = dict[str, int](), list[dict[str, float]]()
         for item in state.kernels:
             if item.schedule is not None:
-                for memory, size in self._peaks(state, item).items():
+                program = self._program(state, item)
+                for memory, size in program.peaks.items():
                     peaks[memory] = max(peaks.get(memory, 0), size)
+                energies.append(program.counts.energy(state.machine))
+        areas = area_of(state.machine)
+        energy = (
+            sum(network_energy(energies, state.machine, cycles).values())
+            if has_energy(state.machine)
+            else None
+        )
         return Row(
             row.model,
             row.planner,
@@ -228,27 +238,21 @@ class Bench:
             granule_bound_cycles=sum(plan.granule_bound for plan in plans),
             moved_bytes=sum(plan.moved_bytes for plan in plans),
             peak_bytes=dict(sorted(peaks.items())),
-            energy_pj=energy_of(plan.to_json() for plan in plans),
-            area_mm2=state.machine.to_json().get("area_mm2"),
+            energy_pj=energy,
+            area_mm2=sum(areas.values()) if areas else None,
             kernels=len(plans),
             host_kernels=len(state.kernels) - len(plans),
         )
 
-    def _peaks(self, state: CompilationState, item: Any) -> Mapping[str, int]:
-        """The bytes that a kernel takes of each memory: the ends of its buffers."""
+    def _program(self, state: CompilationState, item: CompiledKernel) -> ProgramFigures:
+        """What a kernel's tile program takes of memories, and what it does."""
+        assert item.schedule is not None
         form, names = canonical(item.kernel)
         key = self.plans.seen(item.kernel), form, renamed(item.schedule, names)
-        if key not in self.peaks:
-            make = partial(peaks_of, item, state.machine, state.target)
-            _keep(self.peaks, key, make(), 100_000)
-        return self.peaks[key]
-
-
-def energy_of(plans: Iterable[Mapping[str, Any]]) -> float | None:
-    """The sum of the energies of plans, given as JSON; None where one has none."""
-    energies = [plan.get("energy_pj") for plan in plans]
-    known = [energy for energy in energies if energy is not None]
-    return sum(known) if known and len(known) == len(energies) else None
+        if key not in self.programs:
+            found = program_figures(item, state.machine, state.target)
+            _keep(self.programs, key, found, 100_000)
+        return self.programs[key]
 
 
 def check_model(study: Study, model: str) -> None:
@@ -267,18 +271,27 @@ def _opened(study: Study, model: str) -> Model:
     return frontends.open_model(Path(model), constants=study.constants) or Path(model)
 
 
-def peaks_of(item: Any, machine: Machine, target: Target) -> dict[str, int]:
-    """The ends of a kernel's buffers, by memory that software manages."""
+@dataclass(frozen=True)
+class ProgramFigures:
+    """Figures of a kernel's tile program."""
+
+    peaks: Mapping[str, int]
+    """By memory that software manages, the end of the last buffer in bytes."""
+    counts: ProgramCounts
+
+
+def program_figures(item: CompiledKernel, machine: Machine, target: Target) -> ProgramFigures:
+    """The figures of a kernel with a schedule."""
     peaks: dict[str, int] = {}
-    if not machine.moves:
-        return peaks
+    if not machine.moves or item.schedule is None:
+        return ProgramFigures(peaks, ProgramCounts())
     placements, _ = separate_arenas(item.kernel)
     program = tile(item.kernel, item.schedule, machine, placements, check=False)
     for op in program.walk():
         if isinstance(op, BufferOp) and op.bytes is not None and op.address is not None:
             end = op.address.value.data + op.bytes.value.data * op.slots.value.data
             peaks[op.memory] = max(peaks.get(op.memory, 0), end)
-    return peaks
+    return ProgramFigures(peaks, counts_of([program], machine))
 
 
 def _keep(known: OrderedDict[K, V], key: K, value: V, most: int) -> None:

@@ -61,13 +61,13 @@ def _buffer(op: Operation, name: str, machine: Machine) -> Iterator[Absent]:
         yield Absent(op, f"{machine.name} has no memory {name}", f"one of {', '.join(names)}")
 
 
-def _memory(end: SSAValue, machine: Machine) -> str:
-    """Return the memory of one end of a move."""
+def memory_of(end: SSAValue, machine: Machine) -> str:
+    """The memory of one end of a move."""
     return end.owner.memory if isinstance(end.owner, BufferOp) else machine.main
 
 
 def _move(op: MoveOp, machine: Machine) -> Iterator[Absent]:
-    ends = _memory(op.source, machine), _memory(op.target, machine)
+    ends = memory_of(op.source, machine), memory_of(op.target, machine)
     moves = [move for move in machine.moves if (move.source, move.target) == ends]
     engines = [move.engine for move in moves]
     transform = "" if op.transform is None else op.transform.data
