@@ -26,6 +26,8 @@ FOR_MACHINE_FILES = {
     "Synchronisation.issuer",  # Of any core that computes itself; sunway's alone are bundled.
     "Machine.memory_growth",  # cpu implements it, too, and its default is cpu's.
     "Fusion.residency",
+    *("Host.cpu", "Host.cycles", "Host.cycles_per_element", "Host.cycles_per_operation"),
+    "Machine.host",  # The processor beside a machine that a file describes.
     # Figures of energy and area, which a file's author knows.
     *("Memory.read_pj", "Memory.write_pj", "Move.byte_pj", "Primitive.tile_pj"),
     *("Machine.figures_source", "Machine.leakage_mw", "Machine.area_mm2"),

@@ -47,7 +47,7 @@ def plan_command(
 
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
-    from tilewright.compiler.build import limits_of, settle_engines
+    from tilewright.compiler.build import host_times, limits_of, settle_engines
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.graph.dialect import KernelOp
     from tilewright.machine.energy import (
@@ -60,6 +60,7 @@ def plan_command(
     from tilewright.planning import Planner
     from tilewright.planning.cost.balance import imbalance
     from tilewright.planning.cost.limits import most_blocks, move_text
+    from tilewright.runtime.glance import duration
     from tilewright.tile.counts import program_energy
 
     with console.refusals(as_json), console.progress(quiet) as progress:
@@ -106,12 +107,14 @@ def plan_command(
             row["beside"] = others[item.kernel.symbol].to_json()
         rows.append(row)
     limits = limits_of(state)
+    seconds = None if machine.host is None else sum(host_times(state).values())
     energies = [row["energy_pj"] for row in rows if "energy_pj" in row]
     taken = sum(_cycles(row) for row in rows if row["engine"] == "accelerator")
     energy = network_energy(energies, machine, taken) if has_energy(machine) else {}
     if as_json:
         said = {"target": chosen.name, "machine": machine.name, "kernels": rows}
         said |= {} if limits is None else {"limits": asdict(limits)}
+        said |= {} if seconds is None else {"host_seconds": seconds}
         said |= {"energy_pj": energy} if energy else {}
         console.print_json(said | ({"area_mm2": areas} if (areas := area_of(machine)) else {}))
         return
@@ -139,6 +142,8 @@ def plan_command(
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
     lines = summary(rows, machine.clock_hz, elapsed, limits)
+    if seconds is not None and machine.host is not None:
+        lines[-2] += f"; {duration(seconds)} predicted for {machine.host.name}"
     told = {"energy": energy_text(energy, machine), "area": area_text(machine)}
     figures = "; ".join(f"{name} {text}" for name, text in told.items() if text)
     lines[-1:-1] = [figures] if figures else []

@@ -12,6 +12,7 @@ import numpy as np
 
 from tilewright import frontends
 from tilewright.codegen.program.interface import Compilation, Form
+from tilewright.compiler.host_time import host_seconds
 from tilewright.compiler.packages import opened
 from tilewright.compiler.pipeline import (
     PLACED,
@@ -247,7 +248,14 @@ def _write(
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
     compilation = Compilation(
-        state.machine, state.network, state.weights, kernels, arenas, form, free
+        state.machine,
+        state.network,
+        state.weights,
+        kernels,
+        arenas,
+        form,
+        free,
+        host_times(state),
     )
     program = directory / PROGRAM
     program.mkdir()
@@ -270,6 +278,13 @@ def _write(
         shutil.rmtree(program, ignore_errors=True)
         raise
     check_files(state)
+
+
+def host_times(state: CompilationState) -> dict[int, float]:
+    """Predicted seconds of the host's steps by their place in the network; {} where the machine
+    does not describe its host."""
+    kernels = {k.kernel.symbol: k.kernel for k in state.kernels if k.schedule is None}
+    return host_seconds(network_of(state.network), kernels, state.machine)
 
 
 def limits_of(state: CompilationState) -> NetworkLimits | None:

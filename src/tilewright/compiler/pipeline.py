@@ -330,6 +330,8 @@ def resolve(
     if values:
         described = described.with_values(values)
     target.check_machine(described, source)
+    if described.host is not None and described.host.cpu:
+        find_target("cpu").variant(described.host.cpu)
     return target, described
 
 

@@ -111,6 +111,10 @@ def _parts(machine: Machine) -> Iterator[Finding]:
     yield from number_problems(machine)
     yield from synchronisation_problems(machine.synchronisation, engines)
     yield from figure_problems(machine)
+    for name in () if machine.host is None else machine.host.cycles:
+        if name not in DIMS:
+            reason = f"there is no operation {shown(name)!r}"
+            yield f"host.cycles.{shown(name)}", reason, nearest(name, DIMS, 1)
 
 
 def _own(place: str, family: str, found: Iterable[Finding]) -> Iterator[Finding]:

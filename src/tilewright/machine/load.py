@@ -98,7 +98,7 @@ def to_toml(machine: Machine) -> str:
     """
     data = machine.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{key} = {_value(value)}" for key, value in data.items() if not _is_part(key, value)]
-    for key in ("synchronisation", "layouts", "c", "own"):
+    for key in ("synchronisation", "layouts", "host", "c", "own"):
         if table := data.get(key):
             lines += ["", f"[{key}]", *_pairs(table)]
     for kind, field in GROUPS.items():

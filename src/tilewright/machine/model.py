@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from tilewright.machine.c_functions import CFunction, CInterface
 from tilewright.machine.checks import check
+from tilewright.machine.host import Host
 from tilewright.machine.matrix_layouts import matrix_layout
+from tilewright.machine.part import CLOSED, MAX_VALUE
 from tilewright.machine.records import (
     MachineRecord,
     MemoryRecord,
@@ -35,9 +37,6 @@ from tilewright.numerics.element_types import (
 )
 from tilewright.numerics.operators import named
 
-MAX_VALUE = 1 << 48
-"""The greatest size or rate of a machine."""
-
 MAX_WORD = 1 << 12
 """Bytes of the longest instruction word."""
 
@@ -54,9 +53,7 @@ _Named = TypeVar("_Named", "Memory", "Engine", "Primitive", "Fusion")
 
 
 class _Part(BaseModel):
-    """The base of the parts: frozen, and closed, so that an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = CLOSED
 
 
 class Memory(_Part):
@@ -345,6 +342,8 @@ class Machine(_Part):
     """Area of the rest of it."""
     figures_source: str = Field(default="", max_length=1000)
     """The source of its figures of energy and area, in words."""
+    host: Host | None = None
+    """The processor beside it. None: the host's time is measured where a simulation runs."""
     c: CInterface | None = None
     """The machine's C functions, if packages hold C that calls them; else None."""
     layouts: dict[str, str] = {}

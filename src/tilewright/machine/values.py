@@ -28,11 +28,12 @@ _FIELDS = {
     "primitive": ("cycles", "peak", "tile_pj"),
     "fusion": ("gain",),
 }
+_HOST = ("clock_hz", "cpu", "cycles_per_operation", "cycles_per_element")
 _SYNCHRONISATION = ("style", "ids", "depth")
 _TABLES = ("limits", "multiples")
 _TEXT = (
     *("element", "accumulator", "overflow", "synchronisation"),
-    *("cycles", "peak", "tile_pj", "curve", "style"),
+    *("cycles", "peak", "tile_pj", "curve", "style", "cpu"),
 )
 
 
@@ -41,6 +42,7 @@ def value_tables(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     table of a machine's JSON in which its last part stands."""
     tables = dict.fromkeys(_TOP, data)
     tables |= {f"synchronisation.{field}": data["synchronisation"] for field in _SYNCHRONISATION}
+    tables |= {f"host.{field}": data["host"] for field in _HOST if data.get("host")}
     tables |= _own_tables("", data)
     for kind, field in GROUPS.items():
         for part in data[field]:

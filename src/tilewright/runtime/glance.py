@@ -110,8 +110,10 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
                     f" {clock / 1e6:,.0f} MHz, {_count(away)}",
                 )
             )
-        if on_host:
-            totals.append(("host", f"{_count(len(on_host))}, timed by a run; {_reasons(on_host)}"))
+        if on_host or facts.get("host_seconds"):
+            seconds = facts.get("host_seconds")
+            when = "timed by a run" if seconds is None else _of_host(facts, seconds)
+            totals.append(("host", f"{_count(len(on_host))}, {when}; {_reasons(on_host)}"))
     granule, physical = _efficiencies(facts)
     where = ", accelerator only" if on_host else ""
     taken = facts.get("cycles") or facts.get("predicted_cycles")
@@ -154,11 +156,20 @@ def _host(facts: Mapping[str, Any], rows: list[Row], how: str) -> str:
     if not rows and not seconds:
         return "nothing runs there"
     time = "not measured" if seconds is None else f"{duration(seconds)} measured ({how})"
+    if seconds is not None and "host" in facts:
+        time = _of_host(facts, seconds)
     share = "" if facts["host_share"] is None else f", {percent(facts['host_share'])} of the time"
     whole = facts.get("elapsed_seconds")
     if whole is not None and rows:
         share += f" (both at once: {duration(whole)})"
     return f"{time}{share}, {_count(len(rows))}{': ' + _reasons(rows) if rows else ''}"
+
+
+def _of_host(facts: Mapping[str, Any], seconds: float) -> str:
+    """The predicted time of the host that the machine file describes."""
+    host = facts["host"]
+    clock = float(host["clock_hz"]) / 1e6
+    return f"{duration(seconds)} predicted for {host['name']} at {clock:,.0f} MHz"
 
 
 def _reasons(rows: list[Row]) -> str:

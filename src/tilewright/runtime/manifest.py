@@ -134,6 +134,8 @@ class KernelEntry(_Part):
     """Iterations of its computes: multiply-adds, where they are products."""
     peak_cycles: float | None = None
     """Cycles of its computes alone, at the machine's peak."""
+    host_seconds: float | None = None
+    """Predicted seconds of a kernel on the host, where the machine describes its host."""
     energy_pj: dict[str, FiniteFloat] = {}
     """Picojoules by memory, move and engine, where the machine has figures; without leakage."""
     buffers: tuple[KernelBuffer, ...] = ()
@@ -169,6 +171,8 @@ class Manifest(_Part):
     """Weights and the most bytes of activations that are live at once."""
     on_chip_bound: float | None = None
     """Cycles below which no run gets even if every intermediate stays on the chip."""
+    host_seconds: float | None = None
+    """Predicted seconds of all that the host runs, where the machine describes its host."""
     notes: tuple[str, ...] = ()
     runs: bool = True
     """True if something here runs it, false if only other tools do."""

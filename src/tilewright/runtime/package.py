@@ -58,6 +58,7 @@ def write_package(
         activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
         lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
         on_chip_bound=on_chip_bound,
+        host_seconds=sum(compilation.host_seconds.values()) if compilation.machine.host else None,
         notes=tuple(notes),
         empty_outputs=tuple(empty),
         runs=target.runs,
@@ -73,14 +74,20 @@ def _tensor(name: str, value: Any) -> Tensor:
 def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
     """The manifest's rows of kernels."""
     rows: list[KernelEntry] = []
-    ops = {op.symbol.data: op for op in compilation.network.walk() if isinstance(op, KernelOp)}
+    numbered = enumerate(network_of(compilation.network).block.ops)
+    places = {op.symbol.data: (n, op) for n, op in numbered if isinstance(op, KernelOp)}
     for item in compilation.kernels:
         symbol = item.kernel.symbol
-        op = ops[symbol]
+        number, op = places[symbol]
         if item.schedule is None:
-            reason = op.told_reason
             rows.append(
-                KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
+                KernelEntry(
+                    name=symbol,
+                    nodes=item.kernel.nodes,
+                    engine="host",
+                    reason=op.told_reason,
+                    host_seconds=compilation.host_seconds.get(number),
+                )
             )
             continue
         kernel_plan = plans[symbol]

@@ -58,6 +58,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
             "granule_bound_cycles": entry.granule_bound,
             "schedule": entry.schedule,
         }
+        if entry.host_seconds is not None:
+            row["seconds"] = entry.host_seconds
         if entry.energy_pj:
             row["energy_pj"] = dict(entry.energy_pj)
         if entry.reason:
@@ -95,6 +97,10 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         "lower_bound_memory_bytes": manifest.lower_bound_memory_bytes,
         "kernels": kernels,
     }
+    host = manifest.machine.get("host")
+    if host is not None:
+        result["host"] = {"name": host["name"], "clock_hz": host["clock_hz"]}
+        result["host_seconds"] = manifest.host_seconds
     if any(entry.energy_pj for entry in manifest.kernels):
         from tilewright.machine.energy import area_of, network_energy
         from tilewright.machine.forms import machine_of

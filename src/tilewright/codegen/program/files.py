@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,8 @@ class ProgramFile(BaseModel):
     kernels: tuple[KernelRow, ...]
     steps: tuple[tuple[str, int], ...]
     """What runs, in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
+    host_seconds: dict[int, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    """Predicted seconds of the host's steps by N, where the machine describes its host."""
 
 
 def weights_of(compilation: Compilation, addresses: Addresses) -> NDArray[np.uint8]:
@@ -223,6 +225,7 @@ def write_program(
         bases=dict(addresses.bases),
         kernels=tuple(kernels),
         steps=tuple(steps),
+        host_seconds=dict(compilation.host_seconds),
     )
     (directory / "program.bin").write_bytes(words)
     (directory / f"{name}.bin").write_bytes(image)

@@ -102,6 +102,9 @@ class Compilation:
     free: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """Axes of inputs that end early in a run, after one index at least: all at the same length.
     Only targets that ``take_lengths`` are asked for that."""
+    host_seconds: Mapping[int, float] = field(default_factory=dict[int, float])
+    """Predicted seconds of the host's operations by their place in the network, where the machine
+    describes its host (``Machine.host``)."""
 
     @cached_property
     def text(self) -> str:

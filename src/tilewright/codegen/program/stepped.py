@@ -140,8 +140,11 @@ class SteppedRunner(Runner):
         )
 
     def timed(self) -> Profile:
-        """The profile of any run, without the host's time: nothing is run."""
-        return self.profile(self.times(), None)
+        """The profile of any run. Nothing is run: the host's time is known only where the machine
+        describes its host."""
+        told = self.parts.file.host_seconds
+        numbers = {number for kind, number in self.parts.file.steps if kind == "host"}
+        return self.profile(self.times(), told if numbers <= told.keys() else None)
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``simulate-race``) if the program lacks a wait.
@@ -206,7 +209,8 @@ class SteppedRunner(Runner):
             else:
                 begin = time.perf_counter()
                 host[number](self.arenas)
-                seconds[number] = time.perf_counter() - begin
+                taken = time.perf_counter() - begin
+                seconds[number] = file.host_seconds.get(number, taken)
             if watch is not None:
                 stays = file.kernels[number].stays if kind == "words" else None
                 if stays is not None:

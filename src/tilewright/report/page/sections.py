@@ -83,6 +83,10 @@ def _host(figures: Figures) -> list[tuple[str, str]]:
     if not rows or figures.kind == "measured":
         return []
     time = "not timed" if seconds is None else f"{duration(seconds)} measured here"
+    host = figures.facts.get("host")
+    if seconds is not None and host is not None:
+        clock = float(host["clock_hz"]) / 1e6
+        time = f"{duration(seconds)} predicted for {host['name']} at {clock:,.0f} MHz"
     told = (re.sub(r" \([^()]*\)", "", kernel.reason) for kernel in rows if kernel.reason)
     reasons = list(dict.fromkeys(textwrap.shorten(text, 100, placeholder=" ...") for text in told))
     why = f": {'; '.join(reasons[:2])}" if reasons else ""
