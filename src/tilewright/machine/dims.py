@@ -19,8 +19,6 @@ def _numbered(letter: str) -> tuple[str, ...]:
 
 
 _POINTS = _numbered("d")
-# Rows and columns, by which a machine may have operations planned (targets/ascend/elements.py).
-_ELEMENTS = ("o", "e", "r", "l", "c", "w")
 _ROWS = (*_POINTS, "axis")
 _REDUCED = (*_POINTS, *_numbered("r"))
 _CONVOLUTION = ("n", "g", "co", "oh", "ow", "ci", "kh", "kw")
@@ -53,14 +51,13 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     "attention": ("b0", "b1", "m", "e", "t", "d"),
     "attention_weights": ("b0", "b1", "m", "t"),
     "channel_shuffle": ("n", "a", "b", "h", "w"),
-    **dict.fromkeys(("softmax", "layer_norm"), (*_ROWS, *_ELEMENTS)),
-    **dict.fromkeys(("arg_sort", "running_sum", "running_product"), _ROWS),
+    **dict.fromkeys(("softmax", "layer_norm", "arg_sort", "running_sum", "running_product"), _ROWS),
     **dict.fromkeys((*operators("fold"), "arg_max", "arg_min"), _REDUCED),
     "concat": (*_ROWS, "parts"),
     "gather": (*_POINTS, "v"),
     "scatter": (*_POINTS, "u"),
     **dict.fromkeys((*operators("view"), "pad", "interleave"), _POINTS),
-    **dict.fromkeys(operators("map"), (*_POINTS, *_ELEMENTS)),
+    **dict.fromkeys(operators("map"), _POINTS),
 }
 """Operation -> its dims, those that reduce last. An operation has those that its rank asks for."""
 

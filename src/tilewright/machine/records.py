@@ -58,6 +58,10 @@ class MachineRecord(Record):
         """Return how fixed point computes otherwise than exactly with one rounding."""
         return Rounding()
 
+    def dims(self) -> frozenset[str]:
+        """Return the dims by which kernels are planned beside those of their operations."""
+        return frozenset()
+
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """Yield the problems of this record on a machine."""
         del machine

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from math import prod
 
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
-from tilewright.targets.ascend.elements import as_elements, as_rows, ended
-from tilewright.targets.ascend.formats import matrices
+from tilewright.targets.ascend.elements import as_elements, as_folds, as_rows, ended
+from tilewright.targets.ascend.formats import image, matrices, padded
 from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.isa import ELEMENTS
+from tilewright.targets.ascend.kernels.folds import FOLD_OF
 from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.kernels.recipes import recipe_of
 from tilewright.targets.ascend.kernels.vectors import BOOLEAN
+from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.elements import Elements, Function
+from tilewright.targets.ascend.lowering.folded import Folded
 from tilewright.targets.ascend.lowering.normal import Normal
 from tilewright.targets.ascend.lowering.tiled import tiled_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
@@ -150,3 +154,73 @@ def normal(
         ends, longest = ended(of, formed, frozenset({names[free]})), shape[free]
     program = tiled(formed, core, cores)
     return tiled_kernel(program, core, "kernel", partial(Normal, core, norm), ends, longest)
+
+
+def folded(
+    operation: str,
+    shape: Shape,
+    axes: Collection[int],
+    core: DaVinci = ASCEND_910,
+    *,
+    element: str = "float",
+    skips: bool = False,
+    cores: int = 1,
+) -> Program:
+    """The kernel of a reduction over some axes, with the flags of its tile program; with ``skips``
+    what is no number takes no part."""
+    dims = tuple(
+        Dim(f"d{axis}", extent, "reduction" if axis in axes else "parallel")
+        for axis, extent in enumerate(shape)
+    )
+
+    def operand(name: str, role: Role, of: Sequence[Dim]) -> Operand:
+        access = tuple(Affine(((dim.name, 1),)) for dim in of)
+        sizes = tuple(dim.extent for dim in of)
+        return Operand(name, sizes, access, NAMES[element], role)  # type: ignore[arg-type]
+
+    kept = [dim for dim in dims if dim.kind == "parallel"]
+    stage = Stage(
+        *(operation, dims, (operand("x", "input", dims),), operand("out", "output", kept)),
+        attributes=(("skips", skips),),
+    )
+    program = tiled(as_folds(Kernel("kernel", (stage,))), core, cores)
+    count = prod(shape[axis] for axis in axes)
+    factor = 1 / count if operation == "reduce_mean" else 1.0
+    make = partial(Folded, core, FOLD_OF[operation], factor, skips)
+    return tiled_kernel(program, core, "kernel", make)
+
+
+def pooled(
+    operation: str,
+    shape: Shape,
+    kernel: tuple[int, int],
+    core: DaVinci = ASCEND_910,
+    *,
+    strides: tuple[int, int] = (1, 1),
+    dilations: tuple[int, int] = (1, 1),
+    pads: Shape = (0, 0, 0, 0),
+    counted: Shape = (0, 0, 0, 0),
+    cores: int = 1,
+) -> Program:
+    """The kernel of a pool of images [n][c][h][w] of halves in NC1HWC0, with the flags of its tile
+    program."""
+    sizes = [
+        (extent + before + after - (size - 1) * dilation - 1) // stride + 1
+        for extent, before, after, size, dilation, stride in zip(
+            *(shape[2:], pads[:2], pads[2:], kernel, dilations, strides), strict=True
+        )
+    ]
+    outer = shape[0], padded(shape[1])
+    extents = dict(zip(("n", "c", "oh", "ow", "kh", "kw"), (*outer, *sizes, *kernel), strict=True))
+    dims = tuple(Dim(n, e, "reduction" if n[0] == "k" else "parallel") for n, e in extents.items())
+    planes = Affine((("n", 1),)), Affine((("c", 1),))
+    windows = tuple(
+        Affine(((f"o{letter}", stride), (f"k{letter}", dilation)), -pad)
+        for letter, stride, dilation, pad in zip("hw", strides, dilations, pads[:2], strict=True)
+    )
+    lines = Affine((("oh", 1),)), Affine((("ow", 1),))
+    x = Operand("x", (*outer, *shape[2:]), (*planes, *windows), "float16", "input", layout=image())
+    out = Operand("out", (*outer, *sizes), (*planes, *lines), "float16", "output", layout=image())
+    of = {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    stage = Stage(operation, dims, (x,), out, (*of.items(), ("counted", counted)))
+    return cube_kernel(tiled(Kernel("kernel", (stage,)), core, cores), core, "kernel")

@@ -9,17 +9,16 @@ import pytest
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.slow import but_fast, crossed
 from tests.targets.ascend.attention_kernels import Heads
-from tests.targets.ascend.element_kernels import broadcast, elementwise, normal
+from tests.targets.ascend.element_kernels import broadcast, elementwise, folded, normal, pooled
 from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
+from tilewright.targets.ascend.kernels.channels import to_blocks
 from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm
-from tilewright.targets.ascend.kernels.pools import Window, pool
-from tilewright.targets.ascend.kernels.reductions import reduce_rows
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Flag, Loop, Program, statements, trace
 from tilewright.targets.ascend.proof import prove
@@ -50,7 +49,7 @@ KERNELS: dict[str, Callable[[], Program]] = {
     "layer normalisation": lambda: normal(
         *((2, 9, 17), ASCEND_910, Norm(), ["scale"]), element="half", blocks=True
     ),
-    "reduction in parts": lambda: reduce_rows("max", 9, 17_000, ASCEND_910, name="kernel"),
+    "reduction in parts": lambda: folded("reduce_max", (9, 17_000), [1]),
     "broadcast": lambda: broadcast(
         "mul", (3, 20, 17), {"x": (3, 20, 17), "y": (20, 1)}, ASCEND_910, name="kernel"
     ),
@@ -61,7 +60,7 @@ KERNELS: dict[str, Callable[[], Program]] = {
         name="kernel",
     ),
     "attention": lambda: Heads(1, 2, 40, 33, 16, 16, 0.25, (1, 1, 1, 33)).program(),
-    "pool": lambda: pool("max", 3, 5, 7, Window((3, 2)), ASCEND_910, name="kernel"),
+    "pool": lambda: pooled("max_pool", (1, 48, 5, 7), (3, 2), pads=(1, 0, 1, 0)),
     "to rows": lambda: fractalise(33, 50, "improved", ASCEND_910, "kernel", back=True),
 }
 
@@ -135,7 +134,7 @@ def test_of_more_slots_than_events_fewer_take_turns(slots: int, turns: int) -> N
 
 def test_of_too_few_events_one_barrier_of_all_pipes_takes_the_place() -> None:
     """With one event a pair; the barrier is needed, as each flag is."""
-    program = synchronised(KERNELS["reduction in parts"](), events=1)
+    program = synchronised(to_blocks(1, 35, 32, ASCEND_910, "kernel", back=True), events=1)
     barriers = [each for each in statements(program.body) if isinstance(each, Barrier)]
     assert [barrier.pipe for barrier in barriers].count("ALL") == 1
     assert {step.event for step in trace(program) if isinstance(step.statement, Flag)} == {0}

@@ -13,7 +13,7 @@ from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
-from tilewright.targets.ascend.elements import as_elements, as_rows
+from tilewright.targets.ascend.elements import as_elements, as_folds, as_rows
 from tilewright.targets.ascend.formats import image, nz
 from tilewright.targets.ascend.grids import GridPlans, Step, steps_of, vector_grids
 from tilewright.targets.ascend.lower import lower_kernel
@@ -69,8 +69,8 @@ CASES: dict[str, tuple[Kernel, tuple[Step, ...]]] = {
     ),
     "rows": (as_rows(kernel("softmax", (4, 20, 32), reduced=(2,))), (Step("r", 1),)),
     "ragged rows": (as_rows(kernel("softmax", (4, 20, 33), reduced=(2,))), ()),
-    "sums": (kernel("reduce_sum", (64, 24), reduced=(1,)), (Step("d0", 16, last=True),)),
-    "all": (kernel("reduce_sum", (64, 24), reduced=(0, 1)), ()),
+    "sums": (as_folds(kernel("reduce_sum", (64, 24), reduced=(1,))), (Step("r", 16, last=True),)),
+    "all": (as_folds(kernel("reduce_sum", (64, 24), reduced=(0, 1))), ()),
     "turn": (kernel("transpose", (40, 32), order=(1, 0)), (Step("d0", 1), Step("d1", 16, True))),
     "odd turn": (kernel("transpose", (32, 40), order=(1, 0)), ()),
     "to Nz": (kernel("convert_layout", (64, 96), ("", nz())), (Step("d0", 16), Step("d1", 16))),

@@ -17,7 +17,7 @@ from tilewright.machine.records import (
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import CachedMemory, DividesUnlike, FormsKernels, SharedCache
 from tilewright.targets.ascend.attention import as_chain
-from tilewright.targets.ascend.elements import as_elements, as_rows
+from tilewright.targets.ascend.elements import DIMS, as_elements, as_folds, as_rows
 
 
 class AscendMachine(OwnPasses, FormsKernels):
@@ -29,9 +29,13 @@ class AscendMachine(OwnPasses, FormsKernels):
     """The method of every change between rows and Nz (kernels/fractal.py); ``planned`` takes the
     fastest of each."""
 
+    def dims(self) -> frozenset[str]:
+        """Those of elements.py."""
+        return DIMS
+
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
         """Attention as a chain, others over the dims of elements.py."""
-        return as_rows(as_elements(as_chain(kernel)))
+        return as_folds(as_rows(as_elements(as_chain(kernel))))
 
     def multiplies_computed_integers(self) -> bool:
         """No: on the way to L0B only blocks of 16-bit elements are transposed, so integers lie

@@ -17,16 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 
 from tilewright.codegen.nest.value import Value, least
-from tilewright.planning.domain import Affine, Dim, Kernel, Operand, with_operands
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage, with_operands
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.formats import matrices, padded
+from tilewright.targets.ascend.formats import image, matrices, padded
 from tilewright.targets.ascend.isa import LANES
+from tilewright.targets.ascend.kernels.folds import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import LENGTH
-from tilewright.targets.ascend.vector_primitives import CHOICES, POINTS
+from tilewright.targets.ascend.vector_primitives import CHOICES, OUTER, POINTS, SUMMED
 
 ELEMENTWISE = (*POINTS, "cast", *CHOICES)
 """Anchors of kernels that are computed element by element."""
@@ -34,8 +37,11 @@ ELEMENTWISE = (*POINTS, "cast", *CHOICES)
 NORMAL = ("softmax", "layer_norm")
 """Anchors of kernels that take whole rows, or columns."""
 
-WALKED = (*ELEMENTWISE, *NORMAL)
+WALKED = (*ELEMENTWISE, *NORMAL, *FOLD_OF)
 """Anchors of the vector unit's kernels that come from their tile programs."""
+
+DIMS = frozenset((*OUTER, *SUMMED, *"oerlcw", "axis"))
+"""The dims over which kernels are planned."""
 
 Shape = tuple[int, ...]
 
@@ -46,6 +52,16 @@ Forms = dict[str, tuple[Shape, str]]
 def is_flat(kernel: Kernel) -> bool:
     """Return True if a kernel takes its elements as they lie."""
     return "e" in kernel.anchor.extents
+
+
+def is_ragged(kernel: Kernel) -> bool:
+    """Return True if a kernel stores several rows of no whole blocks: each writes a few bytes after
+    its end."""
+    out = kernel.output
+    if kernel.anchor.operation not in WALKED or is_flat(kernel) or out.layout:
+        return False
+    several = [d for d in kernel.anchor.dims if d.kind == "parallel" and d.extent > 1]
+    return len(several) > 1 and out.shape[-1] * out.element_bytes % BLOCK > 0
 
 
 def as_elements(kernel: Kernel) -> Kernel:
@@ -110,6 +126,53 @@ def as_rows(kernel: Kernel) -> Kernel:
     form = tuple(sizes.values()), str(matrices(len(dims))) if _in_nz(out) else ""
     forms = dict.fromkeys((source.name, out.name), form)
     return _restated(kernel, dims, forms | {line.name: (line.shape, "") for line in lines})
+
+
+def as_folds(kernel: Kernel) -> Kernel:
+    """A reduction over runs of neighbouring axes, each one dim: of the last two, rows r and their
+    axis, or an axis of rows l and columns; itself where it is none. Pools of whole images are
+    reductions of their pixels."""
+    anchor, out, source = kernel.anchor, kernel.output, kernel.anchor.inputs[0]
+    if anchor.operation in ("max_pool", "average_pool") and _sees_all(anchor):
+        maximum = anchor.operation == "max_pool"
+        of = "reduce_max" if maximum else "reduce_mean"
+        anchor = replace(anchor, operation=of, attributes=(("skips", maximum),))
+        planes = out.shape[0] * (padded(out.shape[1]) // CUBE)
+        runs = [(False, planes), (True, prod(source.shape[2:])), (False, CUBE)]
+    elif anchor.operation in FOLD_OF and _form(source)[1].row_major and _form(out)[1].row_major:
+        axes = zip(source.shape, source.access, strict=True)
+        several = [(not {*axis.dims}.isdisjoint(anchor.reduction), n) for n, axis in axes if n > 1]
+        runs = [(kind, prod(n for _, n in run)) for kind, run in groupby(several, itemgetter(0))]
+    else:
+        return kernel
+    if not any(reduced for reduced, _ in runs):
+        runs = [(True, 1), *(runs or [(False, 1)])]
+    elif all(reduced for reduced, _ in runs):
+        runs = [(False, 1), *runs]
+    last = ("l", "c") if runs[-2][0] else ("r", "axis")
+    free = {True: iter(SUMMED), False: iter(OUTER)}
+    names = [*(next(free[reduced]) for reduced, _ in runs[:-2]), *last]
+    dims = tuple(
+        Dim(name, extent, "reduction" if reduced else "parallel")
+        for name, (reduced, extent) in zip(names, runs, strict=True)
+    )
+    kept = tuple(dim for dim in dims if dim.kind == "parallel")
+
+    def restated(operand: Operand) -> Operand:
+        of = dims if operand.name == source.name else kept
+        access = tuple(Affine(((dim.name, 1),)) for dim in of)
+        shape = tuple(dim.extent for dim in of)
+        return replace(operand, shape=shape, access=access, layout="")
+
+    stages = replace(anchor, dims=dims), *(replace(s, dims=kept) for s in kernel.stages[1:])
+    return with_operands(replace(kernel, stages=stages), restated)
+
+
+def _sees_all(pool: Stage) -> bool:
+    """Return True if the one window of a pool is the whole image."""
+    source, pads = pool.inputs[0], pool.attribute("pads", ())
+    padding = isinstance(pads, tuple) and any(pads)
+    return pool.attribute("kernel") == source.shape[2:] and source.layout == image() and not padding
 
 
 def _aligned(operand: Operand, result: Operand) -> bool:

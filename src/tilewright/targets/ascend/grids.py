@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from math import ceil, gcd, prod
 from typing import ClassVar, NamedTuple
 
@@ -26,16 +25,13 @@ from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.ascend.elements import ELEMENTWISE, WALKED, is_flat
+from tilewright.targets.ascend.elements import ELEMENTWISE, WALKED, is_flat, is_ragged
 from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.isa import LANES as REPEAT
+from tilewright.targets.ascend.kernels.folds import FOLD_OF
 from tilewright.targets.ascend.lowering.moves import steps_of as steps_of_move
 from tilewright.targets.ascend.lowering.quantised import one_kernel
-from tilewright.targets.ascend.lowering.rows import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
-
-LONGEST = 1024
-"""Elements of rows that are reduced of which UB holds a block's results at once, and more."""
 
 
 class Step(NamedTuple):
@@ -64,7 +60,7 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
             return _rows(out, anchor.reduction)
         return tuple(Step(dim, 1) for axis in out.access[:-1] if (dim := _dim(axis)))
     if anchor.operation in FOLD_OF:
-        return _reduction(kernel)
+        return _rows(out, (), flat="r" in anchor.extents)
     if anchor.operation in ("max_pool", "average_pool"):
         return _units(out, (1, CUBE, 1))
     if anchor.operation in ("transpose", "slice"):
@@ -130,25 +126,6 @@ def _units(operand: Operand, units: Sequence[int]) -> tuple[Step, ...]:
         if dim:
             steps.append(Step(dim, unit))
     return tuple(steps)
-
-
-def _reduction(kernel: Kernel) -> tuple[Step, ...]:
-    """Return the steps of a reduction of neighbouring axes: one that has several runs of them is
-    several kernels."""
-    source = kernel.anchor.inputs[0]
-    axes = zip(source.access, source.shape, strict=True)
-    reduced = [
-        any(dim in kernel.anchor.reduction for dim in axis.dims)
-        for axis, extent in axes
-        if extent > 1
-    ]
-    runs = [kind for kind, _ in groupby(reduced)]
-    if runs.count(True) != 1:
-        return ()
-    length = prod(kernel.anchor.extents[dim] for dim in kernel.anchor.reduction)
-    if runs[-1] and length > LONGEST:
-        return ()
-    return _rows(kernel.output, (), flat=runs[-1])
 
 
 def _moved(kernel: Kernel) -> tuple[Step, ...]:
@@ -235,11 +212,11 @@ def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
 
 
 def ascending(kernel: Kernel, schedule: Schedule) -> Schedule:
-    """The schedule that stores elementwise rows of no whole blocks from the first to the last: each
-    writes a few bytes after its end."""
-    dims = list(kernel.anchor.extents)
-    if "w" not in dims:
+    """The schedule that stores rows of no whole blocks from the first to the last."""
+    if not is_ragged(kernel):
         return schedule
+    summed = kernel.anchor.reduction
+    dims = sorted(kernel.anchor.extents, key=lambda dim: dim in summed)
     levels = tuple(
         replace(level, order=tuple(sorted(level.order, key=dims.index)))
         for level in schedule.levels
@@ -273,7 +250,7 @@ class GridPlans:
         if chosen is not None:
             return replace(chosen, schedule=ascending(kernel, chosen.schedule))
         steps = () if kernel.producers else steps_of(kernel)
-        if not steps and "w" not in kernel.anchor.extents:
+        if not steps and not is_ragged(kernel):
             return None
         unnamed, names = canonical(kernel)
         key = unnamed, steps

@@ -17,15 +17,15 @@ from tilewright.ir.types import Array
 from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Kernel, Stage
 from tilewright.targets.ascend.elements import NORMAL, WALKED, ended
+from tilewright.targets.ascend.kernels.folds import FOLD_OF
 from tilewright.targets.ascend.lowering.cube import is_of_cube
+from tilewright.targets.ascend.lowering.folded import folded
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
 from tilewright.targets.ascend.lowering.normal import normal
 from tilewright.targets.ascend.lowering.points import points, rows_by_index
-from tilewright.targets.ascend.lowering.pools import pooling
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.quantised import quantised
-from tilewright.targets.ascend.lowering.rows import FOLD_OF, reduction
 from tilewright.tile.dialect import programs_of, shared_loops
 
 StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value]
@@ -36,15 +36,16 @@ buffer of its choice, and says with its result what that is."""
 
 STAGES: dict[str, StageLowering] = {
     **dict.fromkeys(("quantise_linear", "dequantise_linear"), quantised),
-    **dict.fromkeys(FOLD_OF, reduction),
     **dict.fromkeys(("transpose", "slice"), move),
     "pad": pad,
-    **dict.fromkeys(("max_pool", "average_pool"), pooling),
     "convert_layout": relay,
     "gather": rows_by_index,
 }
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
 
+
+WALKS = {**dict.fromkeys(NORMAL, normal), **dict.fromkeys(FOLD_OF, folded)}
+"""Anchor -> what lowers its tile program, where it is not elementwise."""
 
 PARTS = (1, 4, 16)
 """The numbers of parts into which UB is divided, that are tried for several cores."""
@@ -88,8 +89,7 @@ def lower_kernel(
             longest = max(original.anchor.extents[dim] for dim in free)
             ends = ended(original, compiled.kernel, free)
             launches = replace(launches, ends=ends, longest=longest if ends else 0)
-        lower = normal if compiled.kernel.anchor.operation in NORMAL else points
-        lower(launches, program)
+        WALKS.get(compiled.kernel.anchor.operation, points)(launches, program)
         _check_grid(launches)
     else:
         _stages(replace(launches, parts=_parts(launches)))

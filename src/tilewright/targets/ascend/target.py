@@ -32,7 +32,9 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honoured_for = "products, convolutions, elementwise, rows; others take the parts of cores"
+    honoured_for = (
+        "products, convolutions, elementwise, rows, folds, pools; others take the parts of cores"
+    )
     kernels_overlap = False
     implements = frozenset(
         {
@@ -66,9 +68,9 @@ class AscendTarget(Target):
             raise refuse("ascend-machine", reason, "synchronisation.ids")
 
     def honours_of(self, anchors: Collection[str]) -> frozenset[Decision]:
-        """All of it for kernels of the cube, elementwise ones and normalisations, and nothing for
-        others of the vector unit, which take the grid of the loops that cores share: kernels/ has
-        tiles of its own, and flags.py theirs."""
+        """All of it for kernels of the cube, pools, elementwise ones, rows and reductions,
+        and nothing for others of the vector unit, which take the grid of the loops that cores
+        share: kernels/ has tiles of its own, and flags.py theirs."""
         walks = is_of_cube(anchors) or set(anchors) <= {*WALKED}
         return self.honours if walks else frozenset()
 

@@ -35,9 +35,14 @@ ROOM = 24576
 _SCORES = {"m": CUBE, "t": CUBE}
 
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
-_OUTER = tuple(f"d{number}" for number in range(6))
-_ELEMENTS = "*".join((*_OUTER, "o", "e", "r", "l", "c", "w"))
-_REDUCED = f"{_POINTS}*r0*r1*r2*r3*r4*r5*r6*r7"
+
+OUTER = tuple(f"d{number}" for number in range(6))
+"""Outer dims of elements.py, of which a tile has one index."""
+
+SUMMED = ("a0", "a1", "a2")
+"""The same of dims that are reduced."""
+
+_ELEMENTS = "*".join((*OUTER, "o", "e", "r", "l", "c", "w"))
 
 
 def points_of(core: DaVinci) -> tuple[str, ...]:
@@ -72,7 +77,7 @@ def elementwise(
         multiples={"e": REPEAT, "c": REPEAT},
         blocks=("e", "c"),
         whole=("w",),
-        limits={"o": MAX_BURSTS, "r": MAX_BURSTS, "l": LINES} | dict.fromkeys(_OUTER, 1),
+        limits={"o": MAX_BURSTS, "r": MAX_BURSTS, "l": LINES} | dict.fromkeys(OUTER, 1),
         reserved={"ub": ROOM},
     )
 
@@ -100,12 +105,36 @@ def normalisation(name: str, operation: str, passes: int, layout: str) -> Primit
     )
 
 
+def _fold() -> Primitive:
+    """Reductions over the dims of elements.py, in any number of tiles; of a tile that is read a
+    slot has a half and a float for each element."""
+    source: dict[str, int] = dict.fromkeys(("axis", "c"), CUBE)
+    result = Storage(memory="ub", multiples=dict.fromkeys(("r", "c"), CUBE))
+    count = f"{'*'.join((*OUTER, *SUMMED))}*r*l*c*axis"
+    return Primitive(
+        name="fold",
+        operations=("fold",),
+        engine="v",
+        operands={
+            "input": Storage(memory="ub", element_bytes=6, multiples=source),
+            "output": result,
+        },
+        epilogue=(("cast",),),
+        cycles=f"200+ceil({count}/64)",
+        peak=f"{count}/64",
+        multiples={"r": CUBE, "axis": 64, "c": CUBE},
+        blocks=("r", "axis", "c"),
+        limits={"r": MOST_ROWS, "l": MAX_BURSTS, "axis": 16_320, "c": 4096}
+        | dict.fromkeys((*OUTER, *SUMMED), 1),
+        reserved={"ub": fold_bytes(MOST_ROWS)},
+    )
+
+
 def vector_primitives() -> tuple[Primitive, ...]:
     """Operations on rows and places of elements, row by row in main memory, and pools of images."""
     roles: tuple[str, ...] = ("input", "weight", "bias", "output")
     rows: dict[str, Storage] = dict.fromkeys(roles, Storage(memory="ub"))
     planes = Storage(memory="ub", layout=image(), multiples={"c": CUBE})
-    images: dict[str, Storage] = dict.fromkeys(roles, planes)
 
     def primitive(
         name: str,
@@ -144,10 +173,21 @@ def vector_primitives() -> tuple[Primitive, ...]:
             for suffix, layout in (("", ""), ("_nz", f"{MATRICES}{nz()}"))
             for name, passes in (("softmax", 9), ("layer_norm", 11))
         ),
-        primitive("fold", ("fold",), _REDUCED, 1),
-        primitive(
-            *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, images),
-            whole=("kh", "kw"),
+        _fold(),
+        *(
+            primitive(
+                *(name, (name,), "n*c*oh*ow*kh*kw", passes),
+                {
+                    "input": planes,
+                    "output": planes.model_copy(update={"element_bytes": 2 if passes == 1 else 10}),
+                },
+                whole=("ow", "kh", "kw"),
+                multiples={"c": CUBE},
+                blocks=("c",),
+                limits={"n": 1},
+                reserved={"ub": 8192},
+            )
+            for name, passes in (("max_pool", 1), ("average_pool", 2))
         ),
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
         elementwise("cast", ("cast",), dict.fromkeys(("input", "output"), "")),

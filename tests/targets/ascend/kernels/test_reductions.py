@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.slow import but_fast
+from tests.targets.ascend.element_kernels import folded
 from tests.targets.ascend.kernels.rows_of_floats import floats, results
 
-from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
-from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.kernels.folds import FOLD_OF
 
 EPSILON = 2.0**-23
 
@@ -19,6 +19,7 @@ ROWS = [
 FAST_ROWS = [(1, 1), (17, 63), (17, 40_000)]
 ACROSS = [(1, 1, 1), (2, 33, 10), (3, 5, 63), (2, 100, 17), (1, 4097, 64), (2, 10, 5000)]
 FOLDS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
+OPERATIONS = {fold: name for name, fold in FOLD_OF.items() if name != "reduce_mean"}
 
 
 @pytest.mark.few(4)
@@ -36,7 +37,7 @@ def test_along_rows(shape: tuple[int, int], fold: str) -> None:
     most = steps * EPSILON * size if fold in ("add", "mul") else np.zeros(shape[0])
     if fold == "mul":
         most = shape[1] * EPSILON * size
-    program = reduce_rows(fold, *shape, ASCEND_910)
+    program = folded(OPERATIONS[fold], shape, [1])
     for found, _ in results(program, {"x": x}, shape[:1]):
         assert (np.abs(found - wanted) <= most).all()
 
@@ -51,7 +52,7 @@ def test_across_rows(shape: tuple[int, int, int], fold: str) -> None:
     wanted = FOLDS[fold](wide, axis=1)
     size = np.abs(wide).sum(1) if fold == "add" else np.abs(wanted)
     most = shape[1] * EPSILON * size if fold in ("add", "mul") else np.zeros(size.shape)
-    program = reduce_across(fold, *shape, ASCEND_910)
+    program = folded(OPERATIONS[fold], shape, [1])
     for found, _ in results(program, {"x": x}, (shape[0], shape[2])):
         assert (np.abs(found - wanted) <= most).all()
 
@@ -59,10 +60,10 @@ def test_across_rows(shape: tuple[int, int, int], fold: str) -> None:
 def test_means() -> None:
     x = floats(3, 20, 100, mean=5)
     wanted = x.astype(np.float64).mean(1)
-    for found, _ in results(reduce_rows("add", 20, 100, ASCEND_910, mean=True), {"x": x}, (20,)):
+    for found, _ in results(folded("reduce_mean", (20, 100), [1]), {"x": x}, (20,)):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
     wanted = x.astype(np.float64).mean(0)
-    program = reduce_across("add", 1, 20, 100, ASCEND_910, mean=True)
+    program = folded("reduce_mean", (20, 100), [0])
     for found, _ in results(program, {"x": x}, (100,)):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
@@ -73,7 +74,7 @@ def test_what_is_no_number_stays_that() -> None:
     x[4, 0] = np.inf
     for fold in ("max", "min"):
         wanted = FOLDS[fold](x, axis=1)
-        for found, _ in results(reduce_rows(fold, 9, 100, ASCEND_910), {"x": x}, (9,)):
+        for found, _ in results(folded(OPERATIONS[fold], x.shape, [1]), {"x": x}, (9,)):
             np.testing.assert_array_equal(found, wanted)
 
 
@@ -82,10 +83,32 @@ def test_halves() -> None:
     x = np.random.default_rng(1).normal(0, 3, (33, 1000)).astype(np.float16)
     wide = x.astype(np.float64)
     for program, wanted in (
-        (reduce_rows("add", 33, 1000, ASCEND_910, mean=True, element="half"), wide.mean(1)),
-        (reduce_across("max", 1, 33, 1000, ASCEND_910, element="half"), wide.max(0)),
-        (reduce_across("add", 33, 100, 10, ASCEND_910, element="half"), None),
+        (folded("reduce_mean", (33, 1000), [1], element="half"), wide.mean(1)),
+        (folded("reduce_max", (33, 1000), [0], element="half"), wide.max(0)),
+        (folded("reduce_sum", (33, 100, 10), [1], element="half"), None),
     ):
         total = wide.reshape(33, 100, 10).sum(1) if wanted is None else wanted
         for found, _ in results(program, {"x": x}, total.shape, kind=np.float16):
             assert (np.abs(found - total) <= np.abs(total) * 2.0**-11 + 1e-4).all()
+
+
+SEVERAL = [
+    ((3, 4, 5, 6), [0, 2]),
+    ((3, 4, 5, 64), [1, 3]),
+    ((2, 3, 2, 3, 2, 40), [0, 2, 4]),
+    ((2, 3, 2, 3, 300), [0, 2, 4]),
+    ((7, 1, 9), [0, 1, 2]),
+    ((6, 1, 5), [1]),
+]
+
+
+@pytest.mark.parametrize("case", but_fast(SEVERAL, SEVERAL[:2]))
+def test_several_axes(case: tuple[tuple[int, ...], list[int]]) -> None:
+    """One kernel reduces all of them; what is no number takes no part if so said."""
+    shape, axes = case
+    x = np.random.default_rng(1).normal(0, 3, shape).astype(np.float16)
+    x[np.random.default_rng(2).random(shape) < 0.05] = np.nan
+    wanted = np.where(np.isnan(x), -np.inf, x).max(tuple(axes))
+    program = folded("reduce_max", shape, axes, element="half", skips=True)
+    for found, _ in results(program, {"x": x}, wanted.shape, kind=np.float16):
+        np.testing.assert_array_equal(found, wanted)

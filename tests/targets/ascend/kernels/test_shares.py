@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
-from tests.targets.ascend.element_kernels import broadcast, elementwise, normal
+from tests.targets.ascend.element_kernels import broadcast, elementwise, folded, normal, pooled
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
@@ -22,9 +22,7 @@ from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
 from tilewright.targets.ascend.kernels.normal import Norm
-from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.portions import portions
-from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
 from tilewright.targets.ascend.kernels.shares import (
     Extent,
     Share,
@@ -48,19 +46,6 @@ Cut = Callable[[int, int, str], Extent]
 
 CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     "short last": (lambda of: portions("copy", "half", of(1_001, 160, "e"), SMALL), 7),
-    "padded pool": (
-        lambda of: pool(
-            *("max", of(3, 2, "c"), 12, 9, Window((3, 3), (2, 2)), SMALL),
-            pads=(1, 1, 1, 1),
-            lines=of(6, 2, "h"),
-        ),
-        6,
-    ),
-    "rows": (lambda of: reduce_rows("add", of(112, 48, "m"), 37, ASCEND_910, element="half"), 3),
-    "across": (
-        lambda of: reduce_across("max", of(2, 1, "n"), 30, of(48, 32, "c"), SMALL, element="half"),
-        4,
-    ),
     "transpose": (
         lambda of: move_elements(
             (Dim(of(3, 2, "a"), 1280), Dim(of(40, 16, "b"), 1), Dim(32, 40)),
@@ -88,18 +73,6 @@ CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
     "look-up": (
         lambda of: look_up(of(3, 1, "n"), 11, of(64, 32, "c"), of(40, 16, "i"), SMALL),
         18,
-    ),
-    "greatest": (
-        lambda of: reduce_across(
-            *("max", of(3, 1, "n"), 30, of(48, 32, "c"), SMALL), element="half", skips=True
-        ),
-        6,
-    ),
-    "pool": (
-        lambda of: pool(
-            "max", of(3, 2, "c"), 12, 9, Window((3, 3), (2, 2)), SMALL, lines=of(5, 2, "h")
-        ),
-        6,
     ),
     "fractal": (
         lambda of: fractalise(of(96, 32, "m"), 128, "vor", SMALL, wide=of(8, 3, "c")),
@@ -177,6 +150,20 @@ WALKED: dict[str, Callable[[int], Program]] = {
         (3, 20, 96), norm=Norm(), lines=["scale", "shift"], element="half", cores=cores
     ),
     "columns": lambda cores: normal((2, 9, 80), axis=1, element="half", cores=cores),
+    "sums": lambda cores: folded("reduce_sum", (112, 37), [1], element="half", cores=cores),
+    "sums in parts": lambda cores: folded(
+        "reduce_mean", (33, 17_000), [1], element="half", cores=cores
+    ),
+    "greatest": lambda cores: folded(
+        "reduce_max", (3, 30, 48), [1], element="half", skips=True, cores=cores
+    ),
+    "pool": lambda cores: pooled("max_pool", (1, 48, 12, 9), (3, 3), strides=(2, 2), cores=cores),
+    "padded pool": lambda cores: pooled(
+        *("average_pool", (1, 48, 12, 9), (3, 3)),
+        strides=(2, 2),
+        pads=(1, 1, 1, 1),
+        cores=cores,
+    ),
 }
 
 

@@ -1,30 +1,47 @@
-"""Choices by relations of elements: what they need in UB.
+"""Leaving out what is no number, as maxima of pools do.
 
 A comparison of whole repeats leaves a bit for each element, and ``vsel`` chooses by 128 of them.
-Booleans are bytes in main memory, 0 or 1, and halves in UB. Halves alone: the vector unit compares
-no others on all cores.
+Halves alone: the vector unit compares no others on all cores.
 """
 
 from __future__ import annotations
 
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.tiles import Tiles
-from tilewright.targets.ascend.kernels.vectors import BOOLEAN, CHOICE_BITS, REPEAT, Choice, Grid
+from tilewright.targets.ascend.kernels.vectors import (
+    BOOLEAN,
+    CHOICE_BITS,
+    REPEAT,
+    Choice,
+    Grid,
+    Room,
+    Vectors,
+)
 from tilewright.targets.ascend.machine import BLOCK
-from tilewright.targets.ascend.program import Place
+from tilewright.targets.ascend.program import Buffer, Place
 
-ENDS = 2 * REPEAT
-"""The number of bytes of ``Choice.ends``."""
-
-
-def choice_room(tiles: Tiles) -> Choice:
-    """Return the buffers that choices need in UB, filled before all loops."""
-    ends = [Place(tiles.kept(f"end{number}", REPEAT, "half")) for number in (0, 1)]
-    for end in ends:
-        tiles.filled(Grid(end), 1, isa.LANES, "0.0f")
-    return Choice(Place(tiles.kept("bits", CHOICE_BITS, BOOLEAN)), (ends[0], ends[1]))
+LOWEST = "-1.0f / 0.0f"
+"""Minus infinity, which no maximum is below."""
 
 
-def choice_bytes(constants: int) -> int:
-    """Bytes of UB of ``choice_room``, and of so many blocks of elements alike."""
-    return ENDS + CHOICE_BITS + BLOCK + constants * BLOCK
+class Numbers:
+    """Puts minus infinity where there is no number."""
+
+    def __init__(self, room: Room, bits: int = CHOICE_BITS) -> None:
+        sizes = {"low": BLOCK, "end0": REPEAT, "end1": REPEAT, "bits": bits}
+        self.buffers = [
+            Buffer(name, "ub", room.take(size), size, element="half")
+            for name, size in sizes.items()
+        ]
+        self.buffers[-1].element = BOOLEAN
+        low, *ends, mask = map(Place, self.buffers)
+        self._low, self._scratch = Grid(low, spread=True), Choice(mask, (ends[0], ends[1]))
+        once = Vectors(prefix="c")
+        once.fill(Grid(low), 1, BLOCK // 2, LOWEST)
+        for end in ends:
+            once.fill(Grid(end), 1, isa.LANES, "0.0f")
+        self.before = once.body
+        """Statements in front of all loops."""
+
+    def keep(self, vectors: Vectors, x: Grid, rows: int, columns: int) -> None:
+        """Leave the numbers of some rows as they are, and nothing else."""
+        vectors.choose("eq", x, (x, x), (x, self._low), rows, columns, self._scratch)

@@ -30,6 +30,15 @@ FOLDS = {
 }
 """Fold -> its instruction, and what changes nothing, as C."""
 
+FOLD_OF = {
+    "reduce_mean": "add",
+    "reduce_sum": "add",
+    "reduce_product": "mul",
+    "reduce_max": "max",
+    "reduce_min": "min",
+}
+"""Reduction -> its fold."""
+
 MOST_ROWS = LINES
 """Rows that are folded at once."""
 

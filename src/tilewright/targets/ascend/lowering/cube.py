@@ -28,16 +28,17 @@ FORMS: dict[str, Makes] = {
     "matmul": Products,
     "conv": Convolutions,
     "depthwise_conv": Depthwise,
+    "max_pool": Pools,
+    "average_pool": Pools,
 }
-"""Operation of the cube -> the forms of its operands."""
+"""Operation of the cube, or on images -> the forms of its operands."""
 
-READERS: dict[str, Makes] = {"max_pool": Pools, WEIGHTS: Weights}
+READERS: dict[str, Makes] = {WEIGHTS: Weights}
 """The same of what reads the results of others on the chip alone."""
 
 
 def is_of_cube(anchors: Collection[str]) -> bool:
-    """Return True if a kernel with these anchors comes from its tile program: the cube computes a
-    product or a convolution of it."""
+    """Return True if a kernel with these anchors has a product, a convolution or a pool."""
     return not FORMS.keys().isdisjoint(anchors)
 
 

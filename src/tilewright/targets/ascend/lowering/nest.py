@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tilewright.codegen.nest.span import Span, box
-from tilewright.codegen.nest.value import Expr, Value, equal, variable
+from tilewright.codegen.nest.value import Expr, Value, equal, select, variable
 from tilewright.planning.domain import Affine
 from tilewright.targets.ascend.machine import CUBE
-from tilewright.targets.ascend.program import LENGTH, Command, Loop, scalar
+from tilewright.targets.ascend.program import LENGTH, Command, Loop, Statement, scalar
 from tilewright.tile.dialect import LoopOp
 
 Spans = Mapping[str, Span]
@@ -72,3 +72,18 @@ def first_of(loops: Sequence[Loop]) -> Value:
     for loop in loops:
         total = loop.variable + total
     return equal(total, 0)
+
+
+def last_of(loops: Sequence[Loop]) -> Value:
+    """Return the condition that loops are in their last turn: 1 where there are none."""
+    if not loops:
+        return 1
+    left: Value = 0
+    for loop in loops:
+        left = loop.count - 1 - loop.variable + left
+    return equal(left, 0)
+
+
+def when(name: str, condition: Value, body: list[Statement]) -> list[Statement]:
+    """Statements under a condition."""
+    return [Loop(name, select(condition, 1, 0), body)] if isinstance(condition, Expr) else body

@@ -28,7 +28,26 @@ from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
-class Normal(Tiled):
+class Floats(Tiled):
+    """The forms of a compute of floats, which lie behind the halves of a tile."""
+
+    def bytes(self, op: BufferOp, spans: Spans) -> int:
+        """Bytes of a tile, with the floats of halves."""
+        return super().bytes(op, spans) * (3 if WIDTHS[self.element(op)] == 2 else 1)
+
+    def floats(self, home: Home) -> tuple[Grid, Grid]:
+        """The places of a tile and of its floats."""
+        rows, columns = self.tile_of(home.op, home.spans)
+        pitch = self.pitch_of(home.op, columns)
+        several = has_rows(home.op)
+        plain = Grid(Place(home.buffer), pitch if several else 0)
+        if plain.width == 4:
+            return plain, plain
+        place = Place(home.buffer, rows.most * pitch, "float")
+        return plain, Grid(place, 2 * pitch if several else 0)
+
+
+class Normal(Floats):
     """The forms of a softmax, or of a layer normalisation with these settings."""
 
     whole_tiles = True
@@ -45,10 +64,6 @@ class Normal(Tiled):
         self.norm = norm
         self.folds: FoldRoom | None = None
         self.line: Grid | None = None
-
-    def bytes(self, op: BufferOp, spans: Spans) -> int:
-        """Bytes of a tile, with the floats of halves."""
-        return super().bytes(op, spans) * (3 if WIDTHS[self.element(op)] == 2 else 1)
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The operation on a tile."""
@@ -72,7 +87,7 @@ class Normal(Tiled):
     def _tile(self, rows: int, columns: int) -> list[Statement]:
         """The operation on so many rows and columns."""
         vectors = Vectors()
-        floats = {name: self._floats(home) for name, home in self._homes.items()}
+        floats = {name: self.floats(home) for name, home in self._homes.items()}
         for name, home in self._homes.items():
             if name != "out" and floats[name][0] is not floats[name][1]:
                 count = rows if has_rows(home.op) else 1
@@ -95,17 +110,6 @@ class Normal(Tiled):
     @property
     def _homes(self) -> Mapping[str, Home]:
         return {name: self.homes[value] for name, value in self.values.items()}
-
-    def _floats(self, home: Home) -> tuple[Grid, Grid]:
-        """The places of a tile and of its floats."""
-        rows, columns = self.tile_of(home.op, home.spans)
-        pitch = self.pitch_of(home.op, columns)
-        several = has_rows(home.op)
-        plain = Grid(Place(home.buffer), pitch if several else 0)
-        if plain.width == 4:
-            return plain, plain
-        place = Place(home.buffer, rows.most * pitch, "float")
-        return plain, Grid(place, 2 * pitch if several else 0)
 
 
 def normal(launches: Launches, program: ProgramOp) -> None:

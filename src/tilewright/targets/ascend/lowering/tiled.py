@@ -7,11 +7,10 @@ the code once for each (``versions``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from tilewright.codegen.nest.value import Value, equal, select
+from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, layout_of
 from tilewright.targets.ascend import isa
@@ -38,15 +37,18 @@ class Tiled(Forms):
         names: Sequence[str],
     ) -> None:
         super().__init__(program, compute, core, homes)
-        self.of = compute
         self.flat = "e" in program.extents
         """True if tiles are runs of elements."""
         pairs = zip(names, compute.stages[0].inputs, strict=False)
         self.values: dict[str, SSAValue] = {**dict(pairs), "out": compute.output}
         """Operands by name."""
-        self.columns = buffer_of(compute.output).tensor_shape[-1]
+        out = buffer_of(compute.output)
+        *outer, self.columns = out.tensor_shape
         order = [loop.dim.data for loop in enclosing_loops(compute)]
-        if "w" in program.extents and order != sorted(order, key=list(program.extents).index):
+        order = [dim for dim in order if dim in out.window.dims]
+        ragged = prod(outer) > 1 and self.columns * WIDTHS[self.element(out)] % BLOCK > 0
+        ragged = ragged and not self.flat and not layout_of(out.tensor_op.result)
+        if ragged and order != sorted(order, key=list(program.extents).index):
             raise self.refusal("rows of no whole blocks are stored one after the other")
 
     def extents(self) -> dict[str, int]:
@@ -154,32 +156,6 @@ class Tiled(Forms):
         """The first byte of UB behind all tiles."""
         ops = [op for op in self.program.walk() if isinstance(op, BufferOp) and op.memory == "ub"]
         return max(op.get("address") + op.get("bytes") * op.places for op in ops)
-
-    def sizes(self, dim: str) -> set[int]:
-        """The sizes that tiles have along a dim; none where there is no such dim."""
-        sizes = {self.program.extents[dim]} if dim in self.program.extents else set[int]()
-        for loop in enclosing_loops(self.of):
-            if loop.dim.data == dim:
-                step = loop.step_size
-                whole = {step for size in sizes if size >= step}
-                sizes = whole | {size % step for size in sizes if size % step}
-        return sizes
-
-    def versions(
-        self,
-        spans: Sequence[tuple[Value, Collection[int]]],
-        make: Callable[[tuple[int, ...]], list[Statement]],
-    ) -> list[Statement]:
-        """Statements for every combination of the sizes that some spans have, which ``make``
-        takes, each under the condition that these are its."""
-        body: list[Statement] = []
-        for sizes in product(*(sorted(several) for _, several in spans)):
-            part: list[Statement] = make(sizes)
-            for (size, several), one in zip(spans, sizes, strict=True):
-                if part and len(several) > 1:
-                    part = [Loop(f"of_{one}", select(equal(size, one), 1, 0), [*part])]
-            body += part
-        return body
 
 
 def tiled_kernel(

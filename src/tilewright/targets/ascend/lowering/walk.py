@@ -17,13 +17,14 @@ the primitive keeps for itself behind all buffers (``Primitive.reserved``).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from math import prod
 from typing import ClassVar
 
 from tilewright.codegen.nest.span import whole
-from tilewright.codegen.nest.value import Value, least, more, select, variable
+from tilewright.codegen.nest.value import Value, equal, least, more, select, variable
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import Block, SSAValue
 from tilewright.ir.types import element_name, layout_of
@@ -60,6 +61,7 @@ from tilewright.tile.dialect import (
     MoveOp,
     ProgramOp,
     TensorOp,
+    enclosing_loops,
     enclosing_scopes,
     shared_loops,
 )
@@ -111,7 +113,7 @@ class Forms(ABC):
     """True if tiles at the end of a launch's length are computed whole."""
 
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
-        self.program, self.core, self.homes = program, core, homes
+        self.program, self.core, self.homes, self.of = program, core, homes, compute
         self.before: list[Statement] = []
         """Statements in front of all loops, once the walk is done."""
         self.work: list[Buffer] = []
@@ -150,6 +152,32 @@ class Forms(ABC):
     @abstractmethod
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The product of tiles; ``loops`` are those around it over dims that are summed."""
+
+    def sizes(self, dim: str) -> set[int]:
+        """The sizes that tiles have along a dim; none where there is no such dim."""
+        sizes = {self.program.extents[dim]} if dim in self.program.extents else set[int]()
+        for loop in enclosing_loops(self.of):
+            if loop.dim.data == dim:
+                step = loop.step_size
+                whole = {step for size in sizes if size >= step}
+                sizes = whole | {size % step for size in sizes if size % step}
+        return sizes
+
+    def versions(
+        self,
+        spans: Sequence[tuple[Value, Collection[int]]],
+        make: Callable[[tuple[int, ...]], list[Statement]],
+    ) -> list[Statement]:
+        """Statements for every combination of the sizes that some spans have, which ``make``
+        takes, each under the condition that these are its."""
+        body: list[Statement] = []
+        for sizes in product(*(sorted(several) for _, several in spans)):
+            part: list[Statement] = make(sizes)
+            for (size, several), one in zip(spans, sizes, strict=True):
+                if part and len(several) > 1:
+                    part = [Loop(f"of_{one}", select(equal(size, one), 1, 0), [*part])]
+            body += part
+        return body
 
     def element(self, op: BufferOp) -> str:
         """The element type of a buffer, as in C: sums of halves are floats, of integers
