@@ -12,6 +12,7 @@ from tilewright.cli import console
 from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.numbers import NumbersOption
 from tilewright.cli.refusals import errors
+from tilewright.runtime.texts import table
 from tilewright.system.choices import EFFORTS, SEARCHES
 
 if TYPE_CHECKING:
@@ -158,13 +159,11 @@ def say_rows(rows: Rows) -> None:
         heads.append("mm2")
         for row, line in zip(shown, lines, strict=False):
             line.append("-" if row.area_mm2 is None else f"{row.area_mm2:.3g}")
-    widths = [max(len(line[at]) for line in [heads, *lines]) for at in range(len(heads))]
-    table = [_line(" ", heads, widths)]
-    for row, line in zip(shown, lines, strict=False):
-        table.append(_line("*" if row.pareto else " ", line, widths))
-        if row.status == "refused":
-            table[-1] = f"{table[-1].rstrip()}  [{row.code}]"
-    console.write("\n".join(table))
+    first, *texts = table([heads, *lines], texts=0)
+    console.write(f"  {first}")
+    for row, text in zip(shown, texts, strict=False):
+        code = f"  [{row.code}]" if row.status == "refused" else ""
+        console.write(f"{'*' if row.pareto else ' '} {text}{code}")
     if len(shown) > SHOWN:
         console.say(f"{len(shown) - SHOWN} rows more in the file")
     if refused := [row for row in rows if row.status == "refused"]:
@@ -192,9 +191,3 @@ def _costs(row: Row) -> list[str]:
 
 def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _line(mark: str, cells: list[str], widths: list[int]) -> str:
-    return f"{mark} " + "  ".join(
-        cell.rjust(width) for cell, width in zip(cells, widths, strict=True)
-    )

@@ -112,9 +112,9 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
             )
         if on_host or facts.get("host_seconds"):
             seconds = facts.get("host_seconds")
-            when = "timed by a run" if seconds is None else _of_host(facts, seconds)
+            when = "timed by a run" if seconds is None else of_host(facts, seconds)
             totals.append(("host", f"{_count(len(on_host))}, {when}; {_reasons(on_host)}"))
-    granule, physical = _efficiencies(facts)
+    granule, physical = efficiencies(facts, facts.get("predicted_cycles"))
     where = ", accelerator only" if on_host else ""
     taken = facts.get("cycles") or facts.get("predicted_cycles")
     chip = facts.get("on_chip_bound_cycles")
@@ -138,14 +138,14 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
     return totals
 
 
-def _efficiencies(facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the parts of the granule and of the physical bound that are reached, or predicted."""
+def efficiencies(
+    facts: Mapping[str, Any], taken: float | None
+) -> tuple[float | None, float | None]:
+    """Return the parts of the granule and of the physical bound that are reached, or would be with
+    so many cycles ``taken``."""
     if facts["measured"]:
         return facts["efficiency"], facts["physical_efficiency"]
-    taken, bounds = (
-        facts["predicted_cycles"],
-        (facts["granule_bound_cycles"], facts["bound_cycles"]),
-    )
+    bounds = facts["granule_bound_cycles"], facts["bound_cycles"]
     granule, physical = (None if bound is None or not taken else bound / taken for bound in bounds)
     return granule, physical
 
@@ -157,7 +157,7 @@ def _host(facts: Mapping[str, Any], rows: list[Row], how: str) -> str:
         return "nothing runs there"
     time = "not measured" if seconds is None else f"{duration(seconds)} measured ({how})"
     if seconds is not None and "host" in facts:
-        time = _of_host(facts, seconds)
+        time = of_host(facts, seconds)
     share = "" if facts["host_share"] is None else f", {percent(facts['host_share'])} of the time"
     whole = facts.get("elapsed_seconds")
     if whole is not None and rows:
@@ -165,7 +165,7 @@ def _host(facts: Mapping[str, Any], rows: list[Row], how: str) -> str:
     return f"{time}{share}, {_count(len(rows))}{': ' + _reasons(rows) if rows else ''}"
 
 
-def _of_host(facts: Mapping[str, Any], seconds: float) -> str:
+def of_host(facts: Mapping[str, Any], seconds: float) -> str:
     """The predicted time of the host that the machine file describes."""
     host = facts["host"]
     clock = float(host["clock_hz"]) / 1e6
@@ -176,14 +176,14 @@ def _reasons(rows: list[Row]) -> str:
     """Why kernels are on the host, the most frequent first."""
     counted = Counter(row.get("reason") or "no reason is recorded" for row in rows)
     listed = [
-        _short(reason) + (f" ({n} kernels)" if n > 1 else "")
+        short_reason(reason) + (f" ({n} kernels)" if n > 1 else "")
         for reason, n in counted.most_common(2)
     ]
     more = len(counted) - len(listed)
     return "; ".join(listed) + (f"; and {more} more" if more > 0 else "")
 
 
-def _short(reason: str) -> str:
+def short_reason(reason: str) -> str:
     """A reason without what it says in brackets, which may be long, and cut where that is not."""
     return textwrap.shorten(re.sub(r" \([^()]*\)", "", reason), 100, placeholder=" ...")
 

@@ -15,7 +15,7 @@ from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.convolution import SHORT_FLOATS, ConvOp
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.memory_room import NetworkMemory
-from tilewright.graph.passes.reanchoring import anchor_operands
+from tilewright.graph.passes.reanchoring import anchor_operands, anchor_weights
 from tilewright.ir import Context, ModuleOp, ModulePass, f32, i16
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor_type
@@ -139,7 +139,7 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
         )
         for kernel, methods in options.items()
     }
-    symbols = {kernel: _symbol(kernel) for kernel in options}
+    symbols = {kernel: anchor_weights(kernel).symbol.data for kernel in options}
 
     def bytes_with(changed: Mapping[KernelOp, Priced]) -> int:
         """Bytes of all weights; those that several kernels take in one form count once."""
@@ -168,13 +168,6 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
         if best is None:
             return chosen
         chosen[best[1]] = best[2]
-
-
-def _symbol(kernel: KernelOp) -> str:
-    """The symbol of the weights that a kernel's convolution takes."""
-    owner = anchor_operands(kernel)[1].owner
-    assert isinstance(owner, WeightOp)
-    return owner.symbol.data
 
 
 def forms_of(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from tilewright.graph.dialect import KernelOp
+from tilewright.graph.dialect import KernelOp, WeightOp
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes.editing import erase, make
 from tilewright.graph.passes.enclosing import copied, enclose_with
@@ -50,6 +50,13 @@ def anchor_operands(kernel: KernelOp) -> list[SSAValue]:
     """The network's values that a kernel's anchor reads."""
     outside = kernel.outside
     return [outside[value] for value in kernel.anchor.inputs]
+
+
+def anchor_weights(kernel: KernelOp) -> WeightOp:
+    """The constant weights of a kernel's anchor."""
+    owner = anchor_operands(kernel)[1].owner
+    assert isinstance(owner, WeightOp)
+    return owner
 
 
 def reanchored(

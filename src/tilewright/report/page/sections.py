@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 from tilewright.report.page.data import Figures
 from tilewright.report.page.diagram import machine_diagram
 from tilewright.report.page.kernel_list import kernel_list
-from tilewright.runtime.glance import duration, percent, size
+from tilewright.runtime.glance import duration, efficiencies, percent, short_reason, size
 from tilewright.runtime.texts import printable
 
 
@@ -33,7 +31,7 @@ def summary_lines(figures: Figures) -> list[tuple[str, str]]:
         )
     lines += _host(figures)
     lines.append(("kernels", _kernels(figures)))
-    granule, physical = _efficiency(facts, cycles)
+    granule, physical = efficiencies(facts, cycles)
     lines.append(
         ("efficiency", f"{percent(granule)} of the granule bound, {percent(physical)} of physical")
     )
@@ -83,12 +81,9 @@ def _host(figures: Figures) -> list[tuple[str, str]]:
     if not rows or figures.kind == "measured":
         return []
     time = "not timed" if seconds is None else f"{duration(seconds)} measured here"
-    host = figures.facts.get("host")
-    if seconds is not None and host is not None:
-        clock = float(host["clock_hz"]) / 1e6
-        time = f"{duration(seconds)} predicted for {host['name']} at {clock:,.0f} MHz"
-    told = (re.sub(r" \([^()]*\)", "", kernel.reason) for kernel in rows if kernel.reason)
-    reasons = list(dict.fromkeys(textwrap.shorten(text, 100, placeholder=" ...") for text in told))
+    if seconds is not None and "host" in figures.facts:
+        time = of_host(figures.facts, seconds)
+    reasons = list(dict.fromkeys(short_reason(kernel.reason) for kernel in rows if kernel.reason))
     why = f": {'; '.join(reasons[:2])}" if reasons else ""
     return [("host", f"{len(rows)} kernels, {time}{why}")]
 
@@ -101,18 +96,6 @@ def _kernels(figures: Figures) -> str:
         f"{len(figures.kernels)} for {nodes} nodes of the model, {fused} of them fused from "
         f"several; {chip} of {len(figures.edges)} tensors between kernels stay on the chip"
     )
-
-
-def _efficiency(
-    facts: Mapping[str, Any], cycles: float | None
-) -> tuple[float | None, float | None]:
-    if facts["measured"]:
-        return facts["efficiency"], facts["physical_efficiency"]
-    bounds = (facts["granule_bound_cycles"], facts["bound_cycles"])
-    granule, physical = (
-        bound / cycles if bound is not None and cycles else None for bound in bounds
-    )
-    return granule, physical
 
 
 def _limits(figures: Figures) -> str:

@@ -98,12 +98,12 @@ def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
 
 def _mapped_alone(kernel: KernelOp, maps: Sequence[object]) -> bool:
     """Return True if a kernel's maps have no other operands than constants per channel."""
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    outer = kernel.outside
     for op in maps:
         if not isinstance(op, MAPS):
             return False
         for value in op.inputs:
-            constant = outer.get(value)  # type: ignore[arg-type]
+            constant = outer.get(value)
             if constant is not None and not (
                 isinstance(constant.owner, WeightOp)
                 and all(extent == 1 for extent in (*shape_of(value)[:-3], *shape_of(value)[-2:]))

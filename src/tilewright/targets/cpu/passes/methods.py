@@ -16,6 +16,7 @@ from tilewright.graph.passes.editing import erase, insert
 from tilewright.graph.passes.methods import TRIAL, Form, Priced, forms_of
 from tilewright.graph.passes.reanchoring import (
     anchor_operands,
+    anchor_weights,
     plain_kernel,
     reanchored,
     with_layouts,
@@ -198,8 +199,7 @@ def rewritten(
     anchor = kernel.anchor
     assert isinstance(anchor, ConvOp | MatMulOp)
     image, weight, *bias = anchor_operands(kernel)
-    owner = weight.owner
-    assert isinstance(owner, WeightOp)
+    owner = anchor_weights(kernel)
     scratch = ScratchOp.of(elements)
     insert(scratch, kernel)
     if form.pieces:

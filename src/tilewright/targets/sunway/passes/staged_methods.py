@@ -22,7 +22,12 @@ from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import bytes_of, erase, insert, make
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.methods import TRIAL, Form, Priced, forms_of
-from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
+from tilewright.graph.passes.reanchoring import (
+    anchor_operands,
+    anchor_weights,
+    plain_kernel,
+    with_layouts,
+)
 from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of, tensor
@@ -80,7 +85,7 @@ def priced_stages(kernel: KernelOp, context: CompilerContext, below: float | Non
     direct = _cycles([_described(kernel, context.machine)], context)
     if direct is None:
         return []
-    weight = _weights(kernel)
+    weight = anchor_weights(kernel)
     priced = [Priced(Form(), DIRECT, direct, 0, bytes_of(weight.result))]
     trials: list[tuple[float, Form, list[Kernel], int, int]] = []
     for form in forms:
@@ -136,7 +141,7 @@ def _explicit(kernel: KernelOp, context: CompilerContext | None) -> list[KernelO
     """
     anchor, *maps = kernel.operations
     assert isinstance(anchor, ConvOp)
-    image, weight, *bias = _operands(kernel, anchor)
+    image, weight, *bias = anchor_operands(kernel)
     co, c, *taps = shape_of(weight)
     attributes = {name: anchor.integers(name) for name in ("strides", "pads", "dilations")}
     first = make(
@@ -149,7 +154,8 @@ def _explicit(kernel: KernelOp, context: CompilerContext | None) -> list[KernelO
     flat = (co, c * prod(taps), 1, 1)
     symbol = TRIAL
     if context is not None:
-        symbol = context.weights.add(_array(weight, context).reshape(flat), "rows")
+        array = context.weights.get(anchor_weights(kernel).symbol.data)
+        symbol = context.weights.add(array.reshape(flat), "rows")
     factors = _factors(kernel, symbol, flat)
     product = make("conv", [rows.result, factors, *bias], {}, before=kernel, like=anchor)
     product.result.name_hint = anchor.result.name_hint
@@ -178,7 +184,7 @@ def _winograd(kernel: KernelOp, tile: int, context: CompilerContext | None) -> l
     """
     anchor, *maps = kernel.operations
     assert isinstance(anchor, ConvOp)
-    image, weight, *bias = _operands(kernel, anchor)
+    image, weight, *bias = anchor_operands(kernel)
     co, each, taps, _ = shape_of(weight)
     sizes = {"tile": tile, "taps": taps}
     first = make(
@@ -194,7 +200,8 @@ def _winograd(kernel: KernelOp, tile: int, context: CompilerContext | None) -> l
     flat = make("reshape", [transformed.result], {"shape": shape}, before=kernel, like=anchor)
     symbol = TRIAL
     if context is not None:
-        symbol = context.weights.add(point_weights(_array(weight, context), tile), "winograd")
+        array = context.weights.get(anchor_weights(kernel).symbol.data)
+        symbol = context.weights.add(point_weights(array, tile), "winograd")
     factors = _factors(kernel, symbol, (points * co, each, 1, 1))
     group = points * (c // each)
     product = make("conv", [flat.result, factors], {"group": group}, before=kernel, like=anchor)
@@ -214,24 +221,11 @@ def _winograd(kernel: KernelOp, tile: int, context: CompilerContext | None) -> l
     return [transformed, products, enclose_with([last, *copies], kernel.properties)]
 
 
-def _operands(kernel: KernelOp, anchor: ConvOp) -> list[SSAValue]:
-    """Return the kernel's inputs to its convolution: images, weights, and perhaps a bias."""
-    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    return [outer[value] for value in anchor.inputs]  # type: ignore[index]
-
-
 def _factors(kernel: KernelOp, symbol: str, shape: tuple[int, ...]) -> SSAValue:
     """Weights as a product takes them, before the kernel."""
     factors = WeightOp.of(symbol, tensor(shape))
     insert(factors, kernel)
     return factors.result
-
-
-def _array(weight: SSAValue, context: CompilerContext) -> Array:
-    """Return the array of a constant weight."""
-    owner = weight.owner
-    assert isinstance(owner, WeightOp)
-    return context.weights.get(owner.symbol.data)
 
 
 def point_weights(weights: Array, tile: int) -> Array:
@@ -269,13 +263,6 @@ def _staged_forms(kernel: KernelOp, anchor: ConvOp, machine: Machine) -> Iterato
             continue
         if elements <= MAXIMUM_ELEMENTS:
             yield form
-
-
-def _weights(kernel: KernelOp) -> WeightOp:
-    """The constant weights of a kernel's convolution."""
-    owner = anchor_operands(kernel)[1].owner
-    assert isinstance(owner, WeightOp)
-    return owner
 
 
 def _described(kernel: KernelOp, machine: Machine) -> Kernel:
