@@ -9,7 +9,6 @@ each value, so that numbers are filled in again and sums are copied in several p
             SMOVE $R1, #12288                           VMM ..., $R9, ...
             VMM ..., $R1, ...                           ...
 
-- a result that is only copied is written where the copy goes;
 - what nobody reads is left out;
 - registers are those of the machine, as few as are found (liveness.py);
 - numbers that loops need lie in those that are left, filled before all loops.
@@ -28,7 +27,6 @@ from tilewright.targets.cambricon.isa import BY_MNEMONIC, Immediate, Register
 from tilewright.targets.cambricon.lowering.liveness import (
     Clobbers,
     assigned,
-    blocks_of,
     labels_of,
     without_unread,
     written_by,
@@ -67,9 +65,7 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
     Labels stand on lines of their own, and remarks stay the objects that they are. What needs more
     registers than the machine has is returned with their number, and goes no further.
     """
-    code = numbered(statements, PURE, clobbers)
-    while len(fewer := _without_copies(code, clobbers)) < len(code):
-        code = fewer
+    code = without_unread(numbered(statements, PURE, clobbers), PURE, clobbers)
     numbers = assigned(code, clobbers)
     count = max(numbers.values(), default=-1) + 1
     if count > REGISTERS:
@@ -105,44 +101,6 @@ def _writes(code: Sequence[Statement], clobbers: Clobbers) -> Counter[int]:
     """The number of statements that write each register."""
     return Counter(
         register.number for statement in code for register in written_by(statement, clobbers)
-    )
-
-
-# Copies, and what nobody reads.
-
-
-def _without_copies(code: Sequence[Statement], clobbers: Clobbers) -> list[Statement]:
-    """Write results where their only uses, in the same block, copy them to; leave out what nobody
-    reads."""
-    uses, writes = _uses(code), _writes(code, clobbers)
-    left: list[Statement | None] = list(code)
-    for block in blocks_of(code):
-        for at in range(block.start, block.end):
-            source = left[at]
-            if source is None or source.mnemonic not in PURE or source.written is None:
-                continue
-            written = source.written.number
-            if writes[written] > 1 or len(uses.get(written, ())) != 1:
-                continue
-            copy = uses[written][0][0]
-            if at < copy < block.end and _is_free(left, at, copy, clobbers):
-                move = code[copy]
-                left[at] = source.having((move.operands[0], *source.operands[1:]))
-                left[copy] = None
-    fewer = [statement for statement in left if statement is not None]
-    return without_unread(fewer, PURE, clobbers)
-
-
-def _is_free(code: Sequence[Statement | None], at: int, copy: int, clobbers: Clobbers) -> bool:
-    """Return True if a statement copies a result, and nobody needs its target in between."""
-    move = code[copy]
-    if move is None or move.mnemonic != "SMOVE":
-        return False
-    target = move.written
-    between = (each for each in code[at + 1 : copy] if each is not None)
-    return not any(
-        target in written_by(each, clobbers) or any(target == other for _, other in each.reads)
-        for each in between
     )
 
 
