@@ -19,9 +19,6 @@ LONG = 24
 every few: the scalar instructions of a slot pass meanwhile."""
 
 
-SHORT = 1.1
-"""Times its latency, what a transfer of a pixel's channels takes."""
-
 ALONE = 36
 """Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
 meanwhile, and the last sums of a tile are few."""
@@ -82,14 +79,7 @@ class Choices(Code):
         self._reserve()
         products = c.nest.tile_size("kh") * len(self.parts)
         between = cycles / (products if self.slots_per_row else len(self.parts))
-        self.at_once = 1
-        """Transfers that pass while a product runs."""
-        if self.slots_per_pixel:
-            move = c.machine.move(c.machine.main, self.x.buffer.memory)
-            # A transfer takes a cycle at least, also on a machine whose memory answers at once.
-            self.at_once = max(int(between / max(SHORT * move.latency, 1)), 1)
-        interval = between / self.at_once if self.slots_per_pixel else between * self.batch
-        c.transfers.space_slots(interval)
+        c.transfers.space_slots(between if self.slots_per_pixel else between * self.batch)
         if self.biases and self.bias is not None:
             c.transfers.on_refill(self.bias, self._replicate)
         busy = self._row_cycles(self.columns.kernel) * c.nest.tile_size("kh") * self._most_pixels()

@@ -276,7 +276,7 @@ class Flat:
                 if prefetched:
                     e.place(passed)
             if any(load.depth == depth and load.buffer in self.load_streams for load in self.ahead):
-                self.scheduler.begin(self._pause())
+                self.scheduler.begin()
             if not depth:
                 self._refill_once()
 
@@ -299,14 +299,6 @@ class Flat:
             self._swap(base, buffer)
         spans = self.nest.spans(self.next, load.depth)
         self.transfers.fill(buffer, spans, base, self.load_streams.get(buffer))
-
-    def _pause(self) -> int:
-        """Cycles until the transfers are over that stand between two tiles."""
-        between = [load.buffer for load in self.deferred if load.buffer.memory != "msm"]
-        if self.store_stream is None and not self.operands[self.output.buffer].stays:
-            between.append(self.output.buffer)
-        pauses = (self.transfers.pause(self.operands[buffer]) for buffer in between)
-        return max(pauses, default=0)
 
     def _advance(self, labels: Sequence[str], done: str) -> None:
         """Emit the step of the loop indices to the next tile, like an odometer."""

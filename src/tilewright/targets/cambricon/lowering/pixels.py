@@ -95,14 +95,10 @@ class Pixels(Choices):
             # Windows that are cut off are few: one slot after each is less code.
             by_row = self.slots_per_row and (self.full or not written)
             if self.slots_per_pixel and not by_row:
-                self._issue_slots(self.product * kernel if isinstance(kernel, int) else 0.0)
+                cycles = self.product * kernel if isinstance(kernel, int) else 0.0
+                self.c.transfers.issue_slot(cycles or None)
 
         return each
-
-    def _issue_slots(self, cycles: float) -> None:
-        """As many places for a transfer as products take the time of; 0 cycles: as others."""
-        for _ in range(self.at_once):
-            self.c.transfers.issue_slot(cycles / self.at_once or None)
 
     def _text(self, first: bool) -> str:
         return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
@@ -128,7 +124,7 @@ class Pixels(Choices):
                 if max(after, 0) == number:
                     step()
             if self.slots_per_row and self.full:
-                self._issue_slots(self.product)
+                self.c.transfers.issue_slot(self.product or None)
             if number + 1 < rows:
                 further = e.register() if number == 0 else place
                 e.emit("SADD", further, place, down)
@@ -163,7 +159,7 @@ class Pixels(Choices):
             if dense:
                 e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
                 if self.slots_per_row:
-                    self._issue_slots(self.product)
+                    self.c.transfers.issue_slot(self.product or None)
             else:
                 x, m = e.variable(place), e.variable(rows)
                 apart = e.multiply(self.pixel, self.columns.dilation)

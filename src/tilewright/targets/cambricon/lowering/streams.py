@@ -139,9 +139,9 @@ class TransferScheduler:
             stream.reset()
         self.e.set(self.gate, IDLE)
 
-    def begin(self, pause: int = 0) -> None:
-        """A stream has started: the next slot is due, or the one after so many cycles."""
-        self.e.set(self.gate, -pause)
+    def begin(self) -> None:
+        """A stream has started: the next slot is due."""
+        self.e.set(self.gate, 0)
 
     def issue_slot(self, cycles: float | None = None) -> None:
         """One transfer, if one is left and due: two cycles where none is.
