@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tilewright.cli import console
 from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.errors import refuse
+from tilewright.system.extras import library
 
 
 @grouped
@@ -95,13 +95,7 @@ def tune_command(
 def _executor(jobs: int, cluster: str | None) -> Generator[Executor | None]:
     """Workers of a cluster, processes of this machine, or none: this process measures."""
     if cluster is not None:
-        try:
-            dask: Any = import_module("distributed")
-        except ImportError:
-            raise refuse(
-                "option-cluster", "the dask package is not installed", "--cluster",
-                "pip install 'tilewright[cluster]'",
-            ) from None  # fmt: skip
+        dask = library("distributed", "cluster", "option-cluster", "workers of a cluster")
         try:
             client = dask.Client(cluster, timeout=10)
         except (OSError, ValueError) as error:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from importlib import import_module
 from multiprocessing import get_context
 from queue import Empty, Queue
 from typing import Any
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.sweeps.evaluate import Study, evaluate
-from tilewright.sweeps.rows import Row, missing
+from tilewright.sweeps.rows import Row
 from tilewright.sweeps.space import Point
+from tilewright.system.extras import library
 
 Finished = tuple[Point, Row]
 
@@ -144,10 +144,7 @@ def _dask(on: str, jobs: int) -> Generator[Place]:
     kind, separator, address = on.partition("://")
     if kind != "dask" or (separator and not address):
         raise refuse("sweep-cluster", f"{on!r} is no place for a sweep", "--on", "dask://HOST:PORT")
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise missing("distributed", "Dask runs sweeps", "cluster") from None
+    distributed = library("distributed", "cluster", "sweep-extra", "sweeps on Dask")
     # What it logs of lost workers and schedulers is told as one refusal.
     logger = logging.getLogger("distributed")
     level = logger.level

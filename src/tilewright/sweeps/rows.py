@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.errors import choose, refuse
 from tilewright.sweeps.space import Point, Value
+from tilewright.system.extras import library
 
 if TYPE_CHECKING:
     from tilewright.sweeps.space import Space
@@ -111,22 +112,9 @@ class Rows(list[Row]):
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; refuses (``sweep-extra``) where pandas is missing."""
-        try:
-            import pandas  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise missing("pandas", "DataFrames are made", "sweep") from None
         columns, lines = self.table()
-        frames: Any = pandas
-        return frames.DataFrame(lines, columns=columns)
-
-
-def missing(package: str, use: str, extra: str) -> Exception:
-    """The refusal (``sweep-extra``) for a package that is not installed."""
-    return refuse(
-        "sweep-extra",
-        f"the {package} package is not installed, by which {use}",
-        help=f"pip install 'tilewright[{extra}]'",
-    )
+        pandas = library("pandas", "sweep", "sweep-extra", "DataFrames")
+        return pandas.DataFrame(lines, columns=columns)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,11 @@ from tilewright.runtime.manifest import digest_of_file
 from tilewright.sweeps.evaluate import Study, check_model
 from tilewright.sweeps.journal import Journal, key_of
 from tilewright.sweeps.places import place_of
-from tilewright.sweeps.rows import Row, Rows, marked, missing, objectives_of
+from tilewright.sweeps.rows import Row, Rows, marked, objectives_of
 from tilewright.sweeps.search import batches, search_of
 from tilewright.sweeps.space import Axis, Point, merged, space_of
 from tilewright.system.choices import EFFORTS
+from tilewright.system.extras import library
 from tilewright.system.files import problem_of, written
 
 ENDINGS = (".csv", ".parquet")
@@ -196,10 +196,9 @@ def _cell(value: Any) -> Any:
 
 
 def _parquet() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise missing("pyarrow", "Parquet files are written", "sweep") from None
+    names = "pyarrow", "pyarrow.parquet"
+    arrow, parquet = (library(n, "sweep", "sweep-extra", "Parquet files") for n in names)
+    return arrow, parquet
 
 
 def parquet_of(rows: Rows) -> bytes:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from importlib import import_module
 from typing import Any
 
 from tilewright.errors import choose, refuse
-from tilewright.sweeps.rows import Objective, Row, missing
+from tilewright.sweeps.rows import Objective, Row
 from tilewright.sweeps.space import MOST_POINTS, Point, Space
 from tilewright.system.choices import SEARCHES
+from tilewright.system.extras import library
 
 Search = Generator[list[Point], list[Row], None]
 
@@ -64,13 +64,10 @@ def _pareto(space: Space, objectives: Sequence[Objective], count: int, seed: int
 
     Each value is a whole number to it, its place along its axis, so that near values are near.
     """
-    try:
-        with warnings.catch_warnings():
-            # Its dependencies deprecate what it uses.
-            warnings.simplefilter("ignore")
-            optuna: Any = import_module("optuna")
-    except ImportError:
-        raise missing("optuna", "Pareto fronts are searched for", "sweep") from None
+    with warnings.catch_warnings():
+        # Its dependencies deprecate what it uses.
+        warnings.simplefilter("ignore")
+        optuna = library("optuna", "sweep", "sweep-extra", "Pareto fronts")
     return _generations(optuna, space, objectives, count, seed)
 
 

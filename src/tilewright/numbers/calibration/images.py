@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tilewright.graph.dialect import NetworkOp
 from tilewright.ir.types import Array, element_dtype, tensor_type
 from tilewright.numbers.calibration.preprocessing import Preprocessing
 from tilewright.numbers.calibration.samples import SampleStream
+from tilewright.system.extras import library
 
 KINDS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".bmp": "BMP"}
 """Endings of files that are read, and the one format that each is read as."""
@@ -112,14 +112,7 @@ class ImageFolder:
 
 def _pillow() -> Any:
     """Pillow's module of images, which is an extra; only this needs it."""
-    try:
-        return import_module("PIL.Image")
-    except ImportError as error:
-        raise refuse(
-            "calibration-images",
-            "reading images needs Pillow",
-            help="pip install 'tilewright[images]'",
-        ) from error
+    return library("PIL.Image", "images", "calibration-images", "images")
 
 
 def _first(shape: tuple[int, ...]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import refuse
+from tilewright.system.extras import library
 
 if TYPE_CHECKING:
     from tilewright.report.page.data import Figures
@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 def frames(figures: Figures) -> dict[str, Any]:
     """Tables by name: ``kernels``, ``engines``, ``intervals``, ``memories``, ``occupants`` and
     ``edges``."""
-    try:
-        import pandas
-    except ImportError:
-        raise refuse(
-            "report-library", "DataFrames need pandas", help="pip install 'tilewright[report]'"
-        ) from None
+    pandas = library("pandas", "report", "report-library", "DataFrames")
     starts = {name: (start, end) for name, start, end in figures.windows}
     rows: dict[str, list[dict[str, Any]]] = {
         "kernels": [

@@ -10,7 +10,7 @@ import hashlib
 from contextlib import suppress
 from importlib.metadata import version
 
-from tilewright.errors import refuse
+from tilewright.system.extras import library
 from tilewright.system.files import written
 from tilewright.system.places import default_directory
 
@@ -20,14 +20,7 @@ def vega_script() -> str:
 
     Refuses (``report-library``) where the package is not installed.
     """
-    try:
-        import vl_convert
-    except ImportError:
-        raise refuse(
-            "report-library",
-            "the page's charts need vl-convert-python, which is not installed",
-            help="pip install 'tilewright[report]'",
-        ) from None
+    vl_convert = library("vl_convert", "report", "report-library", "the page's charts")
     place = default_directory() / "scripts" / f"vega-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
         first, _, script = place.read_text(encoding="utf-8").partition("\n")
