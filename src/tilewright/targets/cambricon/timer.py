@@ -13,10 +13,8 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
-from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.lowering.network import (
-    ALIGNMENT,
     CONSTANTS,
     Lowering,
     Variants,
@@ -25,11 +23,7 @@ from tilewright.targets.cambricon.lowering.network import (
 from tilewright.targets.cambricon.simulate.simulator import Simulator
 from tilewright.tile.decisions import Decision
 from tilewright.tile.lower import tile
-from tilewright.tile.tensors import Placement
-
-CONSTANT_ROLES = ("weight", "bias")
-"""Operands that lie with the weights: products lay theirs out by segment."""
-
+from tilewright.tile.tensors import Placement, separate_arenas
 
 HONOURS: frozenset[Decision] = frozenset()
 """Of a tile program: hardware interlocks order its accesses, and the lowering decides the rest."""
@@ -84,21 +78,13 @@ def _simulated(lowering: Lowering, machine: Machine) -> float:
 
 
 def _placed(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int]]:
-    """A place for every operand, and the bytes of each arena.
-
-    Parts of larger tensors lie as they do there, with nothing in their gaps.
-    """
-    placements: dict[str, Placement] = {}
-    sizes = {WEIGHTS: 0, ACTIVATIONS: 0}
-    for operand in kernel.operands:
-        # Only plain products take weights that the network computes, as they lie.
-        plain = operand.computed and kernel.anchor.operation == "matmul"
-        arena = WEIGHTS if operand.role in CONSTANT_ROLES and not plain else ACTIVATIONS
-        layout = Layout.parse(operand.layout, len(operand.shape))
-        strides = operand.strides or layout.strides(operand.shape)
-        extents = layout.physical_shape(operand.shape)
-        elements = 1 + sum((n - 1) * step for n, step in zip(extents, strides, strict=True))
-        size = -(-elements * operand.element_bytes // ALIGNMENT) * ALIGNMENT
-        placements[operand.name] = (arena, sizes[arena], strides)
-        sizes[arena] += size
+    """A place for every operand, and the bytes of each arena."""
+    placements, sizes = separate_arenas(kernel)
+    if kernel.anchor.operation == "matmul":
+        # Plain products alone take weights that the network computes, as they lie.
+        computed = [each.name for each in kernel.operands if each.computed]
+        moved = {name: placements[name] for name in computed if placements[name][0] == WEIGHTS}
+        end = sizes[ACTIVATIONS]
+        placements |= {n: (ACTIVATIONS, end + at, steps) for n, (_, at, steps) in moved.items()}
+        sizes[ACTIVATIONS] += sizes[WEIGHTS] * bool(moved)
     return placements, sizes
