@@ -9,7 +9,14 @@ from typing import Any
 from tilewright.report.page.data import Figures
 from tilewright.report.page.diagram import machine_diagram
 from tilewright.report.page.kernel_list import kernel_list
-from tilewright.runtime.glance import duration, efficiencies, percent, short_reason, size
+from tilewright.runtime.glance import (
+    duration,
+    efficiencies,
+    of_host,
+    percent,
+    short_reason,
+    size,
+)
 from tilewright.runtime.texts import printable
 
 
