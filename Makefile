@@ -135,7 +135,6 @@ check: $(VENV)/.check
 
 docs: $(VENV)/.test
 	$(RUN) docs/api.py
-	$(RUN) docs/timeline.py
 	$(RUN) docs/report_picture.py
 
 format: $(VENV)/.check

@@ -20,7 +20,7 @@ MACHINE = ROOT / "examples" / "machines" / "small-npu.toml"
 PARTS = ("machine", "layers", "timeline")
 """The parts of the page that are drawn, below the title and the summary."""
 
-CLIP = {"x": 0, "y": 0, "width": 1100, "height": 2010}
+CLIP = {"x": 0, "y": 0, "width": 1100, "height": 1670}
 """Pixels of the picture: the charts of further memories are left out."""
 
 FLAGS = (
