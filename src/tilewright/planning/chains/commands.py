@@ -300,6 +300,10 @@ class Commands:
         if within:
             rows = self._ends(number, within, last=place.flush is not None)
             at = within * LAST // 64 + text
+            if self._is_ahead(index):
+                early = np.where(np.arange(len(rows)) > 0, at + LAST // 128, at)
+                rows, tiles = (np.append(column[:1], column[:-1]) for column in (rows, tiles))
+                return tiles, 2 * depth, number, 1, rows, early
             return self._inside(number, 1, rows, at if place.fill else 2 * LAST - at, tiles)
         if place.flush is not None:
             if not outer:
@@ -340,9 +344,11 @@ class Commands:
         staged = place.staged and place.fill is not None and not place.host
         if not staged or tiling.slot_count(index) < 2:
             return False
-        depth, _ = tiling.levels(index)
-        if place.source is not None and tiling.levels(place.source)[0] == depth:
+        depth, within = tiling.levels(index)
+        if place.source is not None and tiling.levels(place.source) == (depth, within):
             return False
+        if within:
+            return within < len(tiling.inner[place.unit].loops)
         block = ("loop", depth)
         if depth == tiling.unit_depth(place.unit):
             block = self._block(place.unit)

@@ -66,7 +66,7 @@ class Tiling:
         self.units: tuple[Unit, ...] = self.places.units
         self.trips = [self.shape.trips(dim) for dim in self.order]
         # These follow from the loops that there are, and not from their sizes.
-        self._loops = self.order, tuple(inner.order for inner in self.inner)
+        self._loops = self.order, tuple((inner.order, inner.levels) for inner in self.inner)
         self._levels = self.places.levels.setdefault(self._loops, {})
         self._depths = self.places.depths.setdefault(self._loops, {})
 
@@ -139,11 +139,9 @@ class Tiling:
             depth = max(depth, self.unit_depth(place.unit))
         if index in self.places.homes.values():
             return max(depth, self.unit_depth(self.maker(place.name))), 0
-        loops = self.inner[place.unit].order
-        if place.staged or not loops:
-            return depth, 0
+        loops = self.inner[place.unit].around(place.level)
         dims = {dim for member in group for dim in member.operand.dims}
-        within = max((n for n, dim in enumerate(loops, 1) if dim in dims), default=0)
+        within = max((n for n, (dim, _) in enumerate(loops, 1) if dim in dims), default=0)
         return (self.unit_depth(place.unit), within) if within else (depth, 0)
 
     @cached_property
@@ -177,8 +175,8 @@ class Tiling:
         starts = {dim: self._at(span, span.start, tiles) for dim, span in intervals.items()}
         sizes = {dim: self._at(span, span.size, tiles) for dim, span in intervals.items()}
         nest = [Rows.of(tiles, starts, sizes)]
-        for dim in self.inner[number].order:
-            nest.append(nest[-1].cut(dim, self.inner[number].sizes[dim]))
+        for dim, size in self.inner[number].loops:
+            nest.append(nest[-1].cut(dim, size))
         return nest
 
     @once
@@ -407,7 +405,7 @@ class Tiling:
         """Per axis, the largest length of a buffer's box."""
         place, (_, within) = self.places.all[index], self.levels(index)
         whole = [int(span.size.max(initial=0)) for span in self.boxes(place, self.slides)]
-        sizes, unit = self.inner[place.unit].sizes, self.units[place.unit]
+        sizes, unit = dict(self.inner[place.unit].around(place.level)), self.units[place.unit]
         spans, lengths = self.shape.spans(self.slides), list[int]()
         if not within:
             for number, axis in enumerate(place.operand.access):
@@ -426,10 +424,11 @@ class Tiling:
         """Return how often a buffer is filled, at most."""
         depth, within = self.levels(index)
         count, number = prod(self.trips[:depth]), self.places.all[index].unit
-        inner, spans = self.inner[number], self.shape.spans()
-        for dim in inner.order[:within]:
-            size = int(spans[self.units[number].names.get(dim, dim)].size.max())
-            count *= -(-size // inner.sizes[dim])
+        spans, around = self.shape.spans(), dict[str, int]()
+        for dim, step in self.inner[number].loops[:within]:
+            size = around.get(dim, int(spans[self.units[number].names.get(dim, dim)].size.max()))
+            count *= -(-size // step)
+            around[dim] = step
         return count
 
     def fits(self) -> bool:

@@ -1,8 +1,9 @@
-"""Inner tiles of a chain's kernels, where operands pass a memory on their way to the primitive.
+"""Inner tiles of a chain's kernels, where operands pass memories on their way to the primitive.
 
-The outer tile lies in the memories further out; a primitive computes it an inner tile at a time,
-with loops of its own. Of the inner tiles that fit, the one whose busiest engine is done first is
-taken, results last: reductions are the innermost loops.
+The outer tile lies in the memories next to main memory; a primitive computes it an inner tile at a
+time, with loops of its own. Where operands pass several memories, there are tiles for each in
+between, which cut no reduction. Of the tiles that fit a level, the one whose busiest engine is done
+first is taken, results last: reductions are the innermost loops.
 """
 
 from __future__ import annotations
@@ -31,12 +32,31 @@ ORDERS = 3
 
 @dataclass(frozen=True)
 class Inner:
-    """The inner tiles into which one kernel's tiles are cut."""
+    """The inner loops of one kernel, which cut its tiles into those of the levels further in."""
 
-    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The inner tile's sizes along those of the kernel's dims that have inner loops."""
-    order: tuple[str, ...] = ()
-    """These dims, outermost first."""
+    loops: tuple[tuple[str, int], ...] = ()
+    """Dim and size of tiles of each loop, outermost first."""
+    levels: tuple[int, ...] = ()
+    """For each level but the outermost one and the innermost one, how many of the loops are around
+    its tiles."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The dims of the loops, outermost first."""
+        return tuple(dim for dim, _ in self.loops)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The innermost tile's sizes along the dims that have inner loops."""
+        return dict(self.loops)
+
+    def around(self, level: int | None) -> tuple[tuple[str, int], ...]:
+        """The loops that may be around a buffer: of a level in memories on the way, 0 for the
+        outermost one, or of the innermost level (None)."""
+        if level is None:
+            return self.loops
+        ends = (0, *self.levels)
+        return self.loops[: ends[min(level, len(ends) - 1)]]
 
 
 @dataclass
@@ -72,16 +92,41 @@ class InnerTiles:
         most = {d: max(int(spans[unit.names.get(d, d)].size.max()), 1) for d in anchor.extents}
         key = number, tuple(most.values())
         if key not in self._known:
-            self._known[key] = self._best(number, unit, most)
+            self._known[key] = self._nested(number, unit, most)
         return self._known[key]
 
-    def _best(self, number: int, unit: Unit, most: Mapping[str, int]) -> Inner | None:
+    def _nested(self, number: int, unit: Unit, most: dict[str, int]) -> Inner | None:
+        """The loops of all levels within the outermost one."""
+        loops: list[tuple[str, int]] = []
+        ends: list[int] = []
+        levels = {p.level for p in self.places.all if p.unit == number and p.level is not None}
+        for level in (*range(1, max(levels, default=0) + 1), None):
+            places = [p for p in self.places.all if p.unit == number and p.level == level]
+            places = [p for p in places if not p.staged or level is not None]
+            inner = self._best(number, unit, most, places, level)
+            if inner is None:
+                return None
+            loops += inner
+            ends.append(len(loops))
+            most = most | dict(inner)
+        return Inner(tuple(loops), tuple(ends[:-1]))
+
+    def _best(
+        self,
+        number: int,
+        unit: Unit,
+        most: Mapping[str, int],
+        places: list[Place],
+        level: int | None,
+    ) -> tuple[tuple[str, int], ...] | None:
+        """The loops of one level, whose buffers are ``places``; None if no tile fits."""
         anchor, primitive = unit.kernel.anchor, unit.primitive
-        sizes = {dim: self._sizes(unit, dim, extent) for dim, extent in most.items()}
+        near = [p for p in places if p.fill is not None or p.flush is not None]
+        if not near:
+            return ()
+        sizes = {dim: self._sizes(unit, dim, extent, level) for dim, extent in most.items()}
         grids = np.meshgrid(*(np.array(s, np.int64) for s in sizes.values()), indexing="ij")
         chosen = {dim: grid.ravel() for dim, grid in zip(sizes, grids, strict=True)}
-        near = [p for p in self.places.all if p.unit == number and not p.staged]
-        near = [p for p in near if p.fill is not None or p.flush is not None]
         trips = {dim: -(-most[dim] // size) for dim, size in chosen.items()}
         reduced = np.ones(len(grids[0].ravel()), np.int64)
         for dim in anchor.reduction:
@@ -107,9 +152,9 @@ class InnerTiles:
             return None
         _, row, loops = best
         cut = {dim: int(chosen[dim][row]) for dim in loops if trips[dim][row] > 1}
-        return Inner(cut, tuple(dim for dim in loops if dim in cut))
+        return tuple(cut.items())
 
-    def _sizes(self, unit: Unit, dim: str, most: int) -> list[int]:
+    def _sizes(self, unit: Unit, dim: str, most: int, level: int | None) -> list[int]:
         primitive, anchor = unit.primitive, unit.kernel.anchor
         windows = {
             name
@@ -120,9 +165,11 @@ class InnerTiles:
         taps = dim in windows and primitive.limits.get(dim, most) < most
         whole = dim in primitive.whole or (dim in windows and not taps)
         whole = whole or dim in whole_sums(unit.kernel)
-        if whole or (dim in anchor.reduction and anchor.operation not in PRODUCTS):
+        sums = anchor.operation in PRODUCTS and level is None
+        if whole or (dim in anchor.reduction and not sums):
             return [most]
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
+        limit = limit if level is None else None
         every = candidate_sizes(most, primitive.multiples.get(dim, 1), limit)
         if len(every) <= SIZES:
             return every

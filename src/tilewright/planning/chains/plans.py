@@ -15,7 +15,7 @@ condition 2 the tile that is everything.)
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
@@ -35,6 +35,7 @@ from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.footprint import uses_of
+from tilewright.planning.space.levels import levels_of
 from tilewright.planning.space.tilings import no_tile_fits
 
 TIMED = 3
@@ -166,9 +167,14 @@ def schedule_of(tiling: Tiling) -> Schedule:
         order = tiling.order if last else ()
         outer = [Level(memory, tuple(tile.items()), order)]
         inner = tiling.inner[number]
-        if inner.order or levels[1] == memory:
-            outer[0] = Level(levels[0], tuple(tile.items()), order)
-            outer.append(Level(levels[1], tuple({**tile, **inner.sizes}.items()), inner.order))
+        if inner.order or levels[-1] == memory:
+            first, *further = levels if inner.levels else (levels[0], levels[-1])
+            outer = [Level(first, tuple(tile.items()), order)]
+            ends = (0, *inner.levels, len(inner.loops))
+            for name, part in zip(further, pairwise(ends), strict=True):
+                loops = inner.loops[slice(*part)]
+                tile = {**tile, **dict(loops)}
+                outer.append(Level(name, tuple(tile.items()), tuple(dim for dim, _ in loops)))
         producers = [o.name for o in unit.kernel.anchor.inputs if o.name in schedules]
         schedules[unit.kernel.output.name] = Schedule(
             unit.primitive.name,
@@ -195,9 +201,16 @@ def _homes(tiling: Tiling, number: int) -> dict[str, str]:
     return homes
 
 
-def _memories(tiling: Tiling) -> tuple[str, str]:
-    """The memories of the two levels: of a buffer on the way to a primitive's, and that one."""
-    for place in tiling.places.all:
-        if place.source is not None and tiling.inner[place.unit].order:
-            return tiling.places.all[place.source].memory.name, place.memory.name
-    return "", ""
+def _memories(tiling: Tiling) -> tuple[str, ...]:
+    """The memories that name the levels: on the way to a primitive's, and that one; of the kernel
+    that has most."""
+    near = [place for place in tiling.places.all if place.source is not None and not place.staged]
+    near = [place for place in near if tiling.inner[place.unit].order]
+    if not near:
+        return "", ""
+    place = max(near, key=lambda each: len(tiling.inner[each.unit].levels))
+    assert place.source is not None
+    names = levels_of(tiling.machine, tiling.units[place.unit].primitive)
+    if tiling.inner[place.unit].levels:
+        return (*(memories[0] for memories in names), place.memory.name)
+    return tiling.places.all[place.source].memory.name, place.memory.name

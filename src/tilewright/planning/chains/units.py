@@ -19,7 +19,7 @@ from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.chains.links import links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.space.levels import on_the_way
+from tilewright.planning.space.levels import input_levels, on_the_way, result_levels
 from tilewright.planning.space.windows import beside
 
 
@@ -99,6 +99,8 @@ class Place:
     """The buffer to which it is emptied; None for main memory."""
     staged: bool = False
     """True if parts of it are moved on to the primitive's memory."""
+    level: int | None = None
+    """The level of whose tiles it holds parts, 0 for the outermost one; None for the innermost."""
     host: str = ""
     """The operand in whose move this one travels."""
     granules: tuple[int, ...] = ()
@@ -345,6 +347,7 @@ class Places:
             near = operand
             if operand in unit.kernel.anchor.inputs:
                 near = beside(operand, unit.kernel.anchor, unit.primitive)
+            levels = input_levels(self.machine, unit.primitive)
             for hop in path:
                 last = hop is path[-1]
                 near_view = near if last else operand
@@ -360,6 +363,7 @@ class Places:
                         fill=hop,
                         source=source,
                         staged=not last,
+                        level=None if last else levels.get(hop.target, 0),
                         host=host,
                         granules=tuple(granules) if last else blocks,
                         alternatives=tuple(self._memory(unit, name) for name in others),
@@ -378,6 +382,7 @@ class Places:
         target = home
         path = self._hops(storage, outer, back=True)
         others = storage.alternatives if home is None and len(path) == 1 else ()
+        levels = result_levels(self.machine, unit.primitive) if home is None else {}
         for hop in reversed(path):
             last = hop.source == storage.memory
             granules = [axis.granule(storage.multiples) for axis in operand.access]
@@ -388,6 +393,7 @@ class Places:
                     self._memory(unit, hop.source),
                     flush=hop,
                     target=target,
+                    level=None if last else levels.get(hop.source),
                     granules=tuple(granules),
                     made_by=number if last else None,
                     alternatives=tuple(self._memory(unit, name) for name in others),

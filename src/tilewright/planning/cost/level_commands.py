@@ -1,14 +1,14 @@
-"""Schedules of two levels in one pipeline: their commands, on the timing core.
+"""Schedules of several levels in one pipeline: their commands, on the timing core.
 
 What a closed form takes apart (an outer tile's loads, the inner tiles' within it), the engines do
 in one order: the next outer tile's loads stand in front of the inner tiles' in the same queue, wait
 there for a slot, and share main memory with the results that leave. The commands of a schedule are
-those of a chain of one kernel (chains/commands.py), which is cut once more in the same way.
+those of a chain of one kernel (chains/commands.py), whose tiles are cut further in the same way.
 """
 
 from __future__ import annotations
 
-from math import inf, prod
+from math import inf
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
@@ -27,20 +27,28 @@ COMPUTES = 20_000
 def price_levels(
     places: Places, machine: Machine, schedule: Schedule, limit: float = inf
 ) -> tuple[float, int] | None:
-    """Cycles of a schedule of two levels, and bytes through main memory; None for one that is not
-    timed so.
+    """Cycles of a schedule of several levels, and bytes through main memory; None for one that is
+    not timed so.
 
     Where the cost (columns.py) cannot be below ``limit`` nothing is timed: the cycles are then a
     lower bound.
     """
-    if len(schedule.levels) != 2:
-        return None
-    outer, inner = schedule.levels
+    outer, *rest = schedule.levels
     extents = places.units[-1].kernel.anchor.extents
     sizes = {dim: outer.size(dim, extent) for dim, extent in extents.items()}
-    parts = {dim: inner.size(dim, sizes[dim]) for dim in inner.order}
-    tiling = Tiling(Tile(places, sizes), machine, outer.order, (Inner(parts, inner.order),))
-    if tiling.count * prod(-(-sizes[dim] // size) for dim, size in parts.items()) > COMPUTES:
+    around, count = dict(sizes), 1
+    loops: list[tuple[str, int]] = []
+    ends: list[int] = []
+    for level in rest:
+        for dim in level.order:
+            step = level.size(dim, around[dim])
+            loops.append((dim, step))
+            count *= -(-around[dim] // step)
+            around[dim] = step
+        ends.append(len(loops))
+    inner = Inner(tuple(loops), tuple(ends[:-1]))
+    tiling = Tiling(Tile(places, sizes), machine, outer.order, (inner,))
+    if not rest or tiling.count * count > COMPUTES:
         return None
     staged = {(name, memory): slots for name, memory, slots in schedule.staged}
     for name, memory in places.keys:

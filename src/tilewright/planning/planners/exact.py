@@ -34,8 +34,8 @@ from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.cells import cells_of
 from tilewright.planning.space.footprint import uses_of
-from tilewright.planning.space.inner_tiles import InnerTiling, Inside
-from tilewright.planning.space.levels import inner_view, is_deep
+from tilewright.planning.space.level_tiles import Inside, LevelTiling
+from tilewright.planning.space.levels import inner_view, is_deep, merged_view
 from tilewright.planning.space.nests import Arrangement
 from tilewright.planning.space.outer_tiles import OuterSpace, outer_spaces
 from tilewright.planning.space.sizes import EFFORTS
@@ -65,7 +65,7 @@ AROUND = 12
 """Outer tilings around each of them whose commands may be timed."""
 
 TOGETHER = 24
-"""Schedules of two levels whose commands are timed, best cost by the closed form first."""
+"""Schedules of several levels whose commands are timed, best cost by the closed form first."""
 
 MISJUDGED_LEVELS = 0.25
 """The excess over the best cost, as a share, at which candidates of several levels are left out."""
@@ -84,6 +84,8 @@ class Candidate:
     space: Space
     arrangement: Arrangement
     row: int
+    divided: Machine | None = None
+    """The machine of which the two outermost levels were searched as one."""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -98,9 +100,27 @@ class Candidate:
     @cached_property
     def schedule(self) -> Schedule:
         """The schedule of the candidate."""
-        outer = schedule_of(self.space, self.arrangement, self.row)
-        inner = self.space.tiling(self.row) if isinstance(self.space, OuterSpace) else None
-        return outer if inner is None else inner.within(outer)
+        return self.tiling().whole if isinstance(self.space, OuterSpace) else self._single
+
+    @property
+    def _single(self) -> Schedule:
+        """The schedule of the level that was searched."""
+        return schedule_of(self.space, self.arrangement, self.row)
+
+    def tiling(self, inside: Inside | None = None) -> LevelTiling:
+        """The tiles of the level that was searched, and those within; ``inside`` a level around
+        it, if given."""
+        if not isinstance(self.space, OuterSpace):
+            assert inside is not None
+            return LevelTiling(inside, self._single)
+        within, schedule = self.space.tiling(self.row), self._single
+        around = inside or replace(
+            within.inside, machine=self.divided or within.inside.machine, uses=self.space.uses
+        )
+        if self.divided is not None:
+            same = replace(schedule, levels=(replace(schedule.levels[0], order=()),))
+            within = LevelTiling(replace(within.inside, uses=self.space.uses), same, within)
+        return LevelTiling(around, schedule, within)
 
 
 @dataclass
@@ -140,12 +160,28 @@ def search(
 
 
 def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget) -> Search:
-    """The best schedule of two levels; see planning/space/levels.py.
+    """The best schedule of several levels; see planning/space/levels.py."""
+    best = level_candidates(kernel, machine, primitive, budget)
+    merged = [candidate for candidate in best.candidates if candidate.divided is not None]
+    own = [candidate for candidate in best.candidates if candidate.divided is None]
+    candidates = sorted(_apart(own) + _apart(merged), key=lambda each: each.cost)
+    if primitive.sizes != "fixed":  # Its instances have no chains; the closed form is their cost.
+        places = Places(units_of(kernel, machine, (primitive,)), machine)
+        candidates = _in_one_pipeline(candidates, places, machine)
+    return replace(best, candidates=_distinct(candidates, 1))
 
-    The best inner tilings are those of a machine whose outer memories hold all.
-    """
+
+def level_candidates(
+    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget
+) -> Search:
+    """The best schedules of several levels by the closed form: outermost tiles around the best
+    tilings of a machine whose outermost memories hold all, which may have several levels itself;
+    and those in which the two outermost levels have the same tile."""
     view = inner_view(machine, primitive)
-    within = search(kernel, view, primitive, budget, INNER, single_level=True)
+    if is_deep(view, primitive):
+        within = level_candidates(kernel, view, primitive, budget)
+    else:
+        within = search(kernel, view, primitive, budget, INNER, single_level=True)
     best = Search([], within.considered, within.priced, within.cuts)
     for space in outer_spaces(
         inner_tilings(within.candidates, kernel, machine, primitive), budget.rows
@@ -153,11 +189,20 @@ def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget
         best = _searched(space, best, budget, AROUND * len(space.inner))
     if not best.candidates:
         raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
-    candidates = _apart(best.candidates)
-    if primitive.sizes != "fixed":  # Its instances have no chains; the closed form is their cost.
-        places = Places(units_of(kernel, machine, (primitive,)), machine)
-        candidates = _in_one_pipeline(candidates, places, machine)
-    return replace(best, candidates=_distinct(candidates, 1))
+    merged = merged_view(machine, primitive)
+    if merged is None:
+        return best
+    try:
+        other = level_candidates(kernel, merged, primitive, budget)
+    except TilewrightError:
+        return best  # The tiles of one level do not fit the memories of both.
+    divided = [replace(c, divided=machine) for c in other.candidates if c.divided is None]
+    return Search(
+        sorted((*best.candidates, *divided), key=lambda each: each.cost),
+        best.considered + other.considered,
+        best.priced + other.priced,
+        best.cuts + other.cuts,
+    )
 
 
 def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -175,23 +220,27 @@ def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def inner_tilings(
     candidates: Sequence[Candidate], kernel: Kernel, machine: Machine, primitive: Primitive
-) -> list[InnerTiling]:
+) -> list[LevelTiling]:
     """The inner tilings around which outer ones are sought, of those that cut the result alike the
     best."""
     parallel = [dim for dim in kernel.anchor.extents if dim not in kernel.anchor.reduction]
-    tilings: dict[tuple[int, ...], InnerTiling] = {}
+    tilings: dict[tuple[int, ...], LevelTiling] = {}
     inside = Inside(kernel, machine, primitive, candidates[0].space.uses if candidates else ())
     for candidate in candidates:
         cut = tuple(int(candidate.space.size(dim)[candidate.row]) for dim in parallel)
         if cut in tilings:
             continue
-        tiling = InnerTiling(inside, candidate.schedule)
+        tiling = candidate.tiling(inside)
         if tiling.fits:
             tilings[cut] = tiling
     ranked = list(tilings)
-    # The larger a tile of the result, the less is loaded for all of it.
+    # The larger a tile of the result, the less is loaded for all of it. Only around one innermost
+    # tile of the result may a reduction be cut.
     largest = sorted(ranked[WITHIN:], key=lambda cut: -prod(cut))[:LARGEST]
-    return [tilings[cut] for cut in (*ranked[:WITHIN], *largest)]
+    chosen = [*ranked[:WITHIN], *largest]
+    single = [cut for cut in ranked if tilings[cut].within and tilings[cut].is_one_result]
+    chosen += [cut for cut in single[:LARGEST] if cut not in chosen]
+    return [tilings[cut] for cut in chosen]
 
 
 def _in_one_pipeline(

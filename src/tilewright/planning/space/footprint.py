@@ -39,8 +39,8 @@ def picked(column: Counts, rows: Ints) -> Counts:
 
 
 class StoredInParts(OperandRecord):
-    """Results of which parts are moved on while others of their tile are computed, as the outer of
-    two levels sees them (levels.py)."""
+    """Results of which parts are moved on while others of their tile are computed: those that have
+    no tile of an outer level, as it sees them (levels.py)."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations, product
+from typing import Any
 
 import numpy as np
 
@@ -362,9 +363,12 @@ def _fillings(
     reload = {u.name: moves_of(u, nest, trips) > 1 for u in hosts}
     fits = np.ones(space.rows, np.bool_)
     for uses in per_memory.values():
-        fits &= sum(need[use.name] for use in uses) <= _room(uses[0].memory)
+        fits &= sum(need[use.name] for use in uses) <= _room(space, uses[0].memory)
     filled = [
-        [_filled(order, need, reload) for order in list(permutations(uses))[:24]]
+        [
+            _filled(order, need, reload, _room(space, order[0].memory))
+            for order in list(permutations(uses))[:24]
+        ]
         for uses in per_memory.values()
     ]
     return [
@@ -373,15 +377,15 @@ def _fillings(
     ]
 
 
-def _room(memory: Memory) -> int:
-    return memory.room or (1 << 62)
+def _room(space: Space, memory: Memory) -> Any:
+    room = space.room(memory)
+    return 1 << 62 if room is None else room
 
 
 def _filled(
-    order: Sequence[Use], need: Mapping[str, Ints], reload: Mapping[str, Bools]
+    order: Sequence[Use], need: Mapping[str, Ints], reload: Mapping[str, Bools], limit: Any
 ) -> dict[str, Ints]:
     """Slots of the operands in one memory, which claim in this order what is left of it."""
-    limit = _room(order[0].memory)
     used = sum((need[use.name] for use in order), start=np.zeros(1, np.int64))
     slots = {use.name: np.ones(len(used), np.int64) for use in order}
     most = max(2 if u.move is None or u.move.in_flight == 1 else 4 for u in order)

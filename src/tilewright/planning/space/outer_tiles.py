@@ -1,4 +1,4 @@
-"""Outer tilings: the tiles of the memories next to main memory, around several inner tilings.
+"""Outer tilings: the tiles of the outermost level, around several tilings of the levels within.
 
 One space holds those around all inner tilings, a row for each pair. See planning/space/levels.py.
 """
@@ -13,11 +13,10 @@ from typing import Self
 
 import numpy as np
 
-from tilewright.machine import Primitive
-from tilewright.planning.domain import Operand
+from tilewright.machine import Memory, Primitive
 from tilewright.planning.layout import Layout
-from tilewright.planning.space.footprint import Bools, Floats, Ints, picked, uses_of
-from tilewright.planning.space.inner_tiles import InnerTiling, Tiles, cuts_of
+from tilewright.planning.space.footprint import Bools, Counts, Floats, Ints, Use, picked, uses_of
+from tilewright.planning.space.level_tiles import LevelTiling, Tiles, cuts_of
 from tilewright.planning.space.levels import on_the_way, outer_view
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space.tilings import Space, fitting, uncrossed
@@ -27,7 +26,7 @@ from tilewright.planning.space.tilings import Space, fitting, uncrossed
 class OuterSpace(Space):
     """The outer tilings of a kernel around some inner tilings."""
 
-    inner: tuple[InnerTiling, ...] = ()
+    inner: tuple[LevelTiling, ...] = ()
     around: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Per row, the number of its inner tiling."""
 
@@ -49,12 +48,28 @@ class OuterSpace(Space):
         return cycles
 
     def inner_size(self, dim: str) -> Ints:
-        """Column of a dim's sizes of inner tiles."""
-        return np.array([tiling.sizes[dim] for tiling in self.inner], np.int64)[self.around]
+        """Column of a dim's sizes of the innermost tiles."""
+        sizes = [tiling.innermost.sizes[dim] for tiling in self.inner]
+        return np.array(sizes, np.int64)[self.around]
+
+    def room(self, memory: Memory) -> Counts | None:
+        """Bytes of a memory that the inner tilings leave."""
+        if memory.room is None or memory.name not in self.inner[0].inside.levels[0]:
+            return memory.room
+        taken = [tiling.taken(memory.name) for tiling in self.inner]
+        return memory.room - np.array(taken, np.int64)[self.around] if any(taken) else memory.room
+
+    def _slot_bytes(self, use: Use) -> Ints:
+        # Results on their way are no sums any more.
+        if not use.output or use.leaves:
+            return super()._slot_bytes(use)
+        granule = use.memory.granule
+        size = self.box(use) * use.element_bytes
+        return (-(-size // granule) * granule).astype(np.int64)
 
     def allowed(self) -> Bools:
         """Return True, for each row, if sums stay where they are: a tile of a cut reduction is one
-        tile of the result."""
+        innermost tile of the result."""
         reduction, cut = self.kernel.anchor.reduction, np.zeros(self.rows, np.bool_)
         single = np.ones(self.rows, np.bool_)
         for dim in self.index:
@@ -70,12 +85,12 @@ class OuterSpace(Space):
         tiles = prod(float(self.trips(dim)[row]) for dim in self.index)
         return tiles * float(self.tiling(row).cuts.computes(tile)[0])
 
-    def tiling(self, row: int) -> InnerTiling:
+    def tiling(self, row: int) -> LevelTiling:
         """The inner tiling of a row."""
         return self.inner[int(self.around[row])]
 
 
-def outer_spaces(tilings: Sequence[InnerTiling], max_rows: int) -> list[OuterSpace]:
+def outer_spaces(tilings: Sequence[LevelTiling], max_rows: int) -> list[OuterSpace]:
     """All outer tilings around some inner ones of one kernel that fit.
 
     Windows are cut around those inner tilings around which nothing else fits.
@@ -91,16 +106,13 @@ def outer_spaces(tilings: Sequence[InnerTiling], max_rows: int) -> list[OuterSpa
 
 
 def _crossed(
-    tilings: tuple[InnerTiling, ...], max_rows: int, *, cut: bool, small: bool
+    tilings: tuple[LevelTiling, ...], max_rows: int, *, cut: bool, small: bool
 ) -> OuterSpace:
     """The outer tilings of one effort (sizes.py)."""
     inside = tilings[0].inside
     kernel = inside.kernel
     view, primitive = outer_view(inside.machine, inside.primitive, {})
-    uses = tuple(
-        use if use.output else replace(use, multiples=_blocks(use.operand, primitive), whole=True)
-        for use in uses_of(kernel, view, primitive)
-    )
+    uses = tuple(_rounded(use, inside.primitive) for use in uses_of(kernel, view, primitive))
     choices: list[dict[str, Ints]] = []
     for tiling in tilings:
         granular = primitive.model_copy(update={"multiples": tiling.sizes})
@@ -112,6 +124,7 @@ def _crossed(
     plain = uncrossed(kernel, view, primitive, uses, sizes)
     known = {column.name: getattr(plain, column.name) for column in fields(plain) if column.init}
     space = OuterSpace(**known, inner=tilings, around=np.arange(len(tilings)))
+    space.single_level = any(use.output and not use.leaves for use in uses)
     done, checked = set[str](), set[str]()
     for dim, every in sizes.items():
         places = [np.flatnonzero(np.isin(every, choice[dim])) for choice in choices]
@@ -140,7 +153,15 @@ def _crossed(
     return space.take(np.flatnonzero(space.allowed()))
 
 
-def _blocks(operand: Operand, primitive: Primitive) -> tuple[int, ...]:
-    """Per axis, the indices that pass memories together."""
-    layout = Layout.parse(operand.layout, len(operand.shape))
-    return on_the_way(layout, operand.shape, operand.access, primitive.whole)
+def _rounded(use: Use, primitive: Primitive) -> Use:
+    """A use with what its boxes are rounded to on the way: whole blocks, or of a result that has a
+    tile of the level, what the primitive writes."""
+    operand = use.operand
+    if not use.output:
+        layout = Layout.parse(operand.layout, len(operand.shape))
+        blocks = on_the_way(layout, operand.shape, operand.access, primitive.whole)
+        return replace(use, multiples=blocks, whole=True)
+    if use.leaves:
+        return use
+    multiples = primitive.operands["output"].multiples
+    return replace(use, multiples=tuple(axis.granule(multiples) for axis in operand.access))

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.machine import Machine, Memory, Primitive, parse_expression
 from tilewright.planning.cost.bounds import inside_fraction
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
@@ -177,6 +177,10 @@ class Space:
     def computes(self, row: int) -> float:
         """Computes of one tiling."""
         return prod(float(self.trips(dim)[row]) for dim in self.index)
+
+    def room(self, memory: Memory) -> Any:
+        """Bytes that buffers may take of a memory: a number, or a column; None without a limit."""
+        return memory.room
 
     def box(self, use: Use, edges: dict[str, bool] | None = None) -> Floats:
         """Column of box sizes in elements: the largest, or the mean over tiles that are or are
@@ -368,5 +372,5 @@ def fitting(space: AnySpace, done: set[str], checked: set[str]) -> AnySpace:
         if memory.name not in touched or memory.room is None:
             continue
         used = sum((space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0)
-        space = space.take(np.flatnonzero(used <= memory.room))
+        space = space.take(np.flatnonzero(used <= space.room(memory)))
     return space

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilewright.errors import refuse
 from tilewright.ir import Operation
 from tilewright.machine import Machine
+from tilewright.planning.space.levels import input_levels, result_levels
 from tilewright.tile.dialect import (
     BufferOp,
     DomainOp,
@@ -19,7 +20,7 @@ from tilewright.tile.dialect import (
     enclosing_scopes,
 )
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import leader_of
+from tilewright.tile.queues import computes_of, leader_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class PlaceMoves(TilePass):
     level of its own in the schedule first goes out to that level: it then holds the level's tile
     while the loops of further levels run inside. Where one of these is over a reduction dim and
     changes the box, it does not: only sums wait there until the reduction is done, and what further
-    buffers hold parts of. A joined move stays beside the move it joins.
+    buffers hold parts of. Those on the way to a primitive and from it are of the level that
+    planning gives their memories (planning/space/levels.py). A joined move stays beside the move it
+    joins.
     (swATOP, section 4.5.1: moves are placed as far as possible from the primitive.)
 
     Before::
@@ -60,7 +63,55 @@ class PlaceMoves(TilePass):
         levels = {memory: number for number, memory in enumerate(program.get("levels", ()))}
         levels.pop(machine.main, None)  # Its loops are the grid of parts that cores share.
         for group in _groups(program):
-            _place(group, levels, program)
+            _place(group, _Levels(levels, machine), program)
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """The levels of a program."""
+
+    number: Mapping[str, int]
+    """By the memories that name them, outermost first."""
+    machine: Machine
+
+    def of(self, group: _Group) -> int | None:
+        """The level to whose loops a group first goes out; None for the innermost."""
+        first = group.buffers[0]
+        named = self.number.get(first.memory)
+        ends = [self.machine.primitive(name) for name in sorted(_primitives(first))]
+        if not self.number or not ends:
+            return named
+        further = _has_further(first)
+        if group.loads and further:
+            found = [input_levels(self.machine, each).get(first.memory, 0) for each in ends]
+        elif group.stores and further:
+            found = [
+                level
+                for each in ends
+                if (level := result_levels(self.machine, each).get(first.memory)) is not None
+            ]
+        elif not group.loads and not group.stores:
+            return named
+        else:
+            found = []
+        if found:
+            # A schedule of fewer levels has the tiles of its last but one in all memories within.
+            least = min(self.number.values())
+            return least + min(*found, max(len(self.number) - 2, 0))
+        passed = any(first.memory in input_levels(self.machine, each) for each in ends)
+        return None if passed else named
+
+
+def _has_further(buffer: BufferOp) -> bool:
+    """Return True if further buffers hold parts of a buffer."""
+    return any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
+
+
+def _primitives(buffer: BufferOp) -> set[str]:
+    """The primitives that read or write a buffer, or what is of it."""
+    further = [use.operation for use in buffer.result.uses]
+    parts = [_primitives(op) for op in further if isinstance(op, BufferOp)]
+    return {op.primitive.data for op in computes_of(buffer)}.union(*parts)
 
 
 @dataclass(frozen=True)
@@ -102,7 +153,7 @@ def _groups(program: ProgramOp) -> list[_Group]:
     return list(groups.values())
 
 
-def _place(group: _Group, levels: Mapping[str, int], program: ProgramOp) -> None:
+def _place(group: _Group, levels: _Levels, program: ProgramOp) -> None:
     first = group.buffers[0]
     depth = len(enclosing_loops(first))
     chain = _loops_through(first)
@@ -132,22 +183,19 @@ def _around_domain(group: _Group) -> int:
     return 0
 
 
-def _settled(
-    group: _Group, chain: Sequence[LoopOp], levels: Mapping[str, int], program: ProgramOp
-) -> int:
+def _settled(group: _Group, chain: Sequence[LoopOp], levels: _Levels, program: ProgramOp) -> int:
     """Return the number of loops of the chain that stay around the group."""
     target = len(chain)
-    level = levels.get(group.buffers[0].memory)
+    level = levels.of(group)
     dims = group.dims
-    reduced = set(program.reduction_dims) & dims
-    if any(isinstance(use.operation, BufferOp) for use in group.buffers[0].result.uses):
-        # Further buffers hold parts of it: loads are of the outermost level on the chip.
-        reduced = set[str]()
-        level = min(levels.values()) if group.loads and levels else level
+    reduced = set[str]()
+    if not _has_further(group.buffers[0]):
+        reduced = set(program.reduction_dims) & dims
     if level is not None and not any(
-        loop.dim.data in reduced and levels.get(_memory(loop), level) > level for loop in chain
+        loop.dim.data in reduced and levels.number.get(_memory(loop), level) > level
+        for loop in chain
     ):
-        while target and levels.get(_memory(chain[target - 1]), level) > level:
+        while target and levels.number.get(_memory(chain[target - 1]), level) > level:
             target -= 1
     while target:
         if chain[target - 1].dim.data in dims and _moves(chain, target - 1, program):
