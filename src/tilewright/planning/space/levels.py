@@ -210,8 +210,8 @@ def outer_view(
             continue
         hop = path[-1] if outputs else path[0]
         inside = hop.source if outputs else hop.target
-        held = results.get(inside) == 0 if outputs else len(path) > 1 and inside in outermost
-        if not held:
+        staged = results.get(inside) == 0 if outputs else len(path) > 1 and inside in outermost
+        if not staged:
             inside = f"{storage.memory}-of-{role}" if outputs else f"{storage.memory}-of-inputs"
             memories[inside] = Memory(name=inside)
         ends = (inside, main) if outputs else (main, inside)
@@ -220,7 +220,7 @@ def outer_view(
             memory=inside,
             element_bytes=storage.element_bytes,
             joined=storage.joined,
-            own=StoredInParts() if outputs and not held else OperandRecord(),
+            own=StoredInParts() if outputs and not staged else OperandRecord(),
         )
     view = machine.model_copy(
         update={"moves": tuple(moves.values()), "memories": tuple(memories.values())}

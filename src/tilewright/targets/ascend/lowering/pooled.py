@@ -4,12 +4,12 @@ A pixel is a block, a repeat has eight of them: a stride of the window is the op
 between blocks, and a tap a place where the operand begins. Rows of results whose windows lie alike
 are computed at once. Padding is not stored: a tap that would read it is left out.
 
-Maxima of what is no number leave it out. Averages are sums of floats, which lie behind the results
-of a tile, and the taps as floats behind them; windows at the edges may count fewer elements.
+Maxima of what is no number leave it out. Averages are sums of floats, which lie after the results
+of a tile, and the taps as floats after them; windows at the edges may count fewer elements.
 
 What a convolution leaves in UB waits there in planes that have room for the last rows of a tile as
 they leave L0C, in whole blocks of positions: what fills these up is written over by the next tile,
-or is behind all rows.
+or is after all rows.
 """
 
 from __future__ import annotations
@@ -130,11 +130,11 @@ class Pools(Convolutions):
         pixel = Place(source.buffer, pixels * PIXEL)
         lines, size = small["oh"], self.exact["ow"] * PIXEL
         results = image.variable * (small["co"].size // CUBE) + block.variable
-        behind = small["n"].most * small["co"].most // CUBE * lines.most * size
+        after = small["n"].most * small["co"].most // CUBE * lines.most * size
         ends = (
             Place(target.buffer, results * lines.size * size),
-            Place(target.buffer, behind, "float"),
-            Place(target.buffer, behind + 2 * lines.most * size, "float"),
+            Place(target.buffer, after, "float"),
+            Place(target.buffer, after + 2 * lines.most * size, "float"),
         )
         if self.numbers is not None:
             clean = Loop("r", rows.count)
@@ -248,7 +248,7 @@ def waits(op: BufferOp) -> bool:
 
 
 def _runs(counts: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Runs of equal numbers: the first of each, the one behind it, and the number."""
+    """Runs of equal numbers: the first of each, the one after it, and the number."""
     runs: list[tuple[int, int, int]] = []
     for value, run in groupby(counts):
         first = runs[-1][1] if runs else 0
