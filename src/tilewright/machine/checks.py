@@ -240,7 +240,7 @@ def _operands(
         yield from _unknown(f"{key}.alternatives", "memory", storage.alternatives, memories)
         yield from _granules(f"{key}.multiples", storage.multiples, dims)
         if storage.fills:
-            yield from _fills(machine, primitive, role, f"{key}.fills")
+            yield from _fills(primitive, role, f"{key}.fills")
         if storage.gathered:
             yield from _gathered(machine, primitive, role, f"{key}.gathered")
         if storage.converted:
@@ -266,12 +266,10 @@ def _operands(
                 yield f"{key}.joined", reason, ""
 
 
-def _fills(machine: Machine, primitive: Primitive, role: str, key: str) -> Iterator[Finding]:
+def _fills(primitive: Primitive, role: str, key: str) -> Iterator[Finding]:
     """Padding is that of the images of products."""
     if role != "input" or set(primitive.operations) - set(operators("product")):
         yield key, "is of the input of conv, matmul and depthwise_conv alone", ""
-    if machine.c is not None:
-        yield key, "does not go with functions in C, which pad with 0", ""
 
 
 def _gathered(machine: Machine, primitive: Primitive, role: str, key: str) -> Iterator[Finding]:

@@ -130,11 +130,6 @@ def test_what_the_verifier_says(before: str, after: str, reason: str) -> None:
     ("old", "new", "reason"),
     [
         (
-            "layouts =",
-            'c = { prefix = "u", wait = "w", finish = "f" }\nlayouts =',
-            "functions in C",
-        ),
-        (
             'operands.output = "accumulators"',
             'operands.output = { memory = "accumulators", fills = true }',
             "input of conv",

@@ -73,6 +73,8 @@ class Value:
     """Whether it may follow the slots of the operation's buffers, as addresses do."""
     group: str = ""
     """Parameters of one group stand on one line."""
+    text: str = ""
+    """The C expression of all executions, where the numbers are no integers."""
 
 
 @dataclass(frozen=True)
@@ -327,7 +329,7 @@ class KernelWriter:
         group = None
         for value in call.values:
             mine = sorted(slots, key=lambda slot: slot.role != value.group) if value.slots else ()
-            text = runs.expression(value.column, mine)
+            text = value.text or runs.expression(value.column, mine)
             if text.isdigit() and int(text) < len(value.names):
                 text = value.names[int(text)] if text != "0" else text
             if value.base:

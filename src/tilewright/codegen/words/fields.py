@@ -53,6 +53,8 @@ class Field:
     flags: tuple[str, ...] = ()
     hexadecimal: bool = False
     """How listings print it."""
+    real: bool = False
+    """Whether the number is the bits of a float32."""
 
     def __post_init__(self) -> None:
         named = bool(self.choices) + bool(self.flags)

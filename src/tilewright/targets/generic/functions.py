@@ -54,6 +54,11 @@ class Function:
             return self.integer_parameters
         return self.fixed_parameters if kind == "fixed" else self.float_parameters
 
+    def is_real(self, parameter: str) -> bool:
+        """Return True if a parameter's field holds the bits of a float32, on other elements than
+        fixed point: of what is mapped to or from integers, factors and scales alone."""
+        return not self.integer_parameters or parameter.endswith(("factor", "scale"))
+
     def reads_table(self, kind: Kind) -> bool:
         """Return True if the function is read off a table on elements of a kind."""
         return self.table and kind == ("integer" if self.name == "look_up" else "fixed")
@@ -166,9 +171,7 @@ def evaluate(
             attributes["to"] = CODES[values["output.element"]]
         for name, letter in zip(function.parameters(number.kind), LETTERS, strict=False):
             bits = values.get(f"{prefix}.{letter}", 0)
-            # Of what is mapped to or from integers, only factors and scales are floats.
-            whole = bool(function.integer_parameters) and not name.endswith(("factor", "scale"))
-            attributes[name] = bits if whole else float_of(bits)
+            attributes[name] = float_of(bits) if function.is_real(name) else bits
         return pointwise.evaluate(function.name, arrays, attributes=attributes)
     if function.table:
         if operand.dtype != np.int16:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,25 @@ from tests.targets.generic.kernel_cases import Case, Lowered, lower_case
 from tilewright.machine import Machine
 from tilewright.machine.model import CFunction, CInterface
 from tilewright.planning import Planner
-from tilewright.targets.generic.c.host import COMPUTED, host_text
+from tilewright.targets.generic.c.host import shim_texts
 from tilewright.targets.generic.c.program import kernel_text
 from tilewright.targets.generic.c.records import header_text
-from tilewright.targets.generic.families import family_of
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.lower import Lowering
 
-FLAGS = ("-std=gnu99", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror")
+FLAGS = (
+    *("-std=c99", "-O1", "-ffp-contract=off", "-fPIC"),
+    *("-Wall", "-Wextra", "-Werror", "-pedantic"),
+)
 COMPILERS = tuple(name for name in ("gcc", "clang") if shutil.which(name)) or ("cc",)
 FUNCTION = "kernel_under_test"
 
 
 def with_c(machine: Machine) -> Machine:
-    """A machine with a C function for every part, without what the host does not compute."""
+    """A machine with a C function for every part."""
     primitives = tuple(
-        one.model_copy(
-            update={
-                "c": CFunction(function=f"unit_{one.name.replace('-', '_')}"),
-                "operations": ops,
-            }
-        )
+        one.model_copy(update={"c": CFunction(function=f"unit_{one.name.replace('-', '_')}")})
         for one in machine.primitives
-        if (ops := tuple(o for o in one.operations if _computed(o)))
     )
     moves = tuple(
         one.model_copy(update={"c": CFunction(function=f"unit_{one.name.replace('-', '_')}")})
@@ -54,11 +49,6 @@ def with_c(machine: Machine) -> Machine:
         barrier="unit_barrier" if flags else None,
     )
     return machine.model_copy(update={"c": c, "moves": moves, "primitives": primitives})
-
-
-def _computed(operation: str) -> bool:
-    family = family_of(operation)
-    return family is None or family.name in COMPUTED
 
 
 @dataclass
@@ -80,7 +70,7 @@ class EmittedKernel:
         flags = [flag for flag in FLAGS if not (text and flag == "-Werror")]
         command = [compiler, *flags, f"-I{shared}", str(source), *objects]
         subprocess.run(
-            [*command, "-shared", "-o", str(library)],
+            [*command, "-shared", "-o", str(library), "-lm"],
             check=True,
             stderr=subprocess.DEVNULL if text else None,
         )
@@ -127,7 +117,7 @@ def emitted(case: Case, machine: Machine) -> EmittedKernel:
 def shim_of(machine: Machine, folder: Path, compiler: str) -> Path:
     """A folder with the headers and objects of the machine's functions for the host."""
     assert machine.c is not None
-    place = folder / f"shim-{machine.name}-{compiler}"
+    place = folder / f"shim-{machine.name}-{machine.element}-{compiler}"
     if place.exists():
         return place
     place.mkdir()
@@ -137,16 +127,11 @@ def shim_of(machine: Machine, folder: Path, compiler: str) -> Path:
     (place / "unit_network.h").write_text(
         f'#include "{prefix}.h"\nvoid {FUNCTION}(const struct {prefix}_memory *memory);\n'
     )
-    (place / "host.c").write_text(host_text(instructions))
-    for package, names in (
-        ("tilewright.codegen.c", ("queues.c", "queues.h")),
-        ("tilewright.targets.generic.c", ("families.c", "families.h")),
-    ):
-        for name in names:
-            (place / name).write_text((files(package) / "shim" / name).read_text())
-    for name in ("host", "queues", "families"):
-        command = [compiler, *FLAGS, f"-I{place}", "-c", str(place / f"{name}.c")]
-        subprocess.run([*command, "-o", str(place / f"{name}.o")], check=True)
+    for name, text in shim_texts(instructions).items():
+        (place / name).write_text(text)
+    for source in sorted(place.glob("*.c")):
+        command = [compiler, *FLAGS, f"-I{place}", "-c", str(source)]
+        subprocess.run([*command, "-o", str(source.with_suffix(".o"))], check=True)
     return place
 
 

@@ -10,7 +10,7 @@ from tests.slow import but_fast
 from tests.targets.generic import test_fused_machine as fused
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
-from tests.targets.generic.kernel_cases import CASES, Case, lrn_case, random_case
+from tests.targets.generic.kernel_cases import CASES, random_case
 
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
@@ -26,10 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("c")
 
 
-def case_of(seed: int) -> Case:
-    while CASES[seed % len(CASES)] is lrn_case:
-        seed += 1
-    return random_case(seed)
+case_of = random_case
 
 
 @pytest.mark.few(4)

@@ -140,15 +140,20 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return tilewright.compile(model, str(MACHINE))
 
 
-def inputs_of(package: Executable, seed: int) -> dict[str, NDArray[np.float32]]:
+def inputs_of(package: Executable, seed: int) -> dict[str, NDArray[Any]]:
+    """Normal numbers, or integers from -100 to 99."""
     random = np.random.default_rng(seed)
     return {
-        info.name: random.normal(size=[int(n) for n in info.shape]).astype(np.float32)
+        info.name: (
+            random.normal(size=[int(n) for n in info.shape])
+            if np.dtype(info.dtype).kind == "f"
+            else random.integers(-100, 100, [int(n) for n in info.shape])
+        ).astype(info.dtype)
         for info in package.inputs
     }
 
 
-def watched(runner: InstructionRunner, inputs: dict[str, NDArray[np.float32]]) -> list[bytes]:
+def watched(runner: InstructionRunner, inputs: dict[str, NDArray[Any]]) -> list[bytes]:
     """The activations after every step."""
     seen: list[bytes] = []
     runner.arenas["activations"][:] = 0

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from tilewright.codegen.c.loops import Call, KernelWriter, Value
+from tilewright.codegen.c.source import literal
 from tilewright.codegen.c.values import Tables
 from tilewright.machine.checks import ROLES
 from tilewright.targets.generic.c.records import (
+    Member,
     c_of,
     constants,
     function_of,
-    member,
+    kind_of,
     members,
 )
+from tilewright.targets.generic.functions import float_of
 from tilewright.targets.generic.isa import Instruction
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.tile.dialect import ProgramOp
@@ -38,25 +41,38 @@ def kernel_body(whole: Lowering, program: ProgramOp, prefix: str) -> list[str]:
 def call(whole: Lowering, instruction: Instruction, columns: Mapping[str, Any]) -> Call:
     """A command's call; members whose value is 0 in all executions are left to C."""
     values: list[Value] = []
-    for field in members(instruction):
-        column = columns.get(field.name, field.initial)
-        base = ""
-        if _in_main(whole, instruction, field.name):
+    for member in members(instruction, kind_of(whole.instructions, instruction)):
+        field = member.field
+        column = _column(member, columns)
+        base, literal_ = "", ""
+        if member.real:
+            literal_ = literal(float_of(int(np.ravel(column)[0])))
+        elif _in_main(whole, instruction, field.name):
             base, column = _based(whole, column)
             if not np.any(np.asarray(columns.get("extra.bytes", 0))) and "extra" in field.name:
                 continue
         values.append(
             Value(
-                member(field),
+                member.name,
                 column,
                 base,
                 constants(instruction, field) if field.choices else (),
                 slots=field.name.endswith(".address") or field.name.startswith("extra."),
                 group=_group(field.name),
+                text="" if literal_ == "0.0f" else literal_,
             )
         )
     engine = whole.machine.engines[instruction.engine].name
     return Call(function_of(instruction), engine, values)
+
+
+def _column(member: Member, columns: Mapping[str, Any]) -> Any:
+    """A member's value in every execution; 0 where another function than its own is selected."""
+    column = columns.get(member.field.name, member.field.initial)
+    if not member.selector:
+        return column
+    chosen = np.asarray(columns.get(member.selector, 0)) == member.choice
+    return np.where(chosen, column, 0)
 
 
 _APART = ("then", "source", "target", "extra")

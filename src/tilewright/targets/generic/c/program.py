@@ -11,7 +11,6 @@ main.c, files.h, Makefile
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from tilewright.codegen.c.source import Writer, comment
@@ -21,7 +20,7 @@ from tilewright.errors import Refusals
 from tilewright.graph.names import Namer, network_name
 from tilewright.system.template import filled
 from tilewright.targets.generic.c.calls import MEMORY, kernel_body
-from tilewright.targets.generic.c.host import check_host, host_text
+from tilewright.targets.generic.c.host import shim_texts
 from tilewright.targets.generic.c.records import TEMPLATES, c_of, header_text
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
@@ -30,7 +29,8 @@ from tilewright.tile.dialect import ProgramOp
 FOLDER = "c"
 """Below a package's program."""
 
-FLAGS = ("-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra")
+FLAGS = ("-std=c99", "-O2", "-ffp-contract=off", "-fPIC", "-Wall", "-Wextra")
+"""Without contraction every step in float32 is rounded by itself, as the interpreter's is."""
 
 
 def write_c(
@@ -41,13 +41,11 @@ def write_c(
     kernels: Sequence[CompiledKernel],
     sizes: Mapping[str, int],
 ) -> None:
-    """Write all files; raises KernelError for kernels that the functions cannot say, and
-    TilewrightError for a machine whose functions the host does not compute.
+    """Write all files; raises KernelError for kernels that the functions cannot say.
 
     ``lowering`` is one of its own, whose tables lie as those of the package's words do; ``sizes``
     are bytes of ``weights``, ``activations`` and ``tables``.
     """
-    check_host(instructions)
     network, prefix = network_name(name), c_of(instructions.machine).prefix
     namer = Namer()
     functions = [f"{network}_{namer.unique(item.kernel.symbol)}" for item in kernels]
@@ -62,7 +60,7 @@ def write_c(
             memory=MEMORY,
         ),
         f"src/{network}.c": _table(network, prefix, functions),
-        f"shim/{prefix}_host.c": host_text(instructions),
+        **{f"shim/{file}": text for file, text in shim_texts(instructions).items()},
         "main.c": filled(TEMPLATES / "main.c.in", **names, **sizes),
         "files.h": FILES,
         "Makefile": filled(TEMPLATES / "Makefile.in", network=network),
@@ -75,12 +73,6 @@ def write_c(
             text = kernel_text(lowering, item.programs, about, function, network, prefix)
             texts[f"src/{function}.c"] = text
     refused.check()
-    for package, names in (
-        ("tilewright.codegen.c", ("queues.c", "queues.h")),
-        ("tilewright.targets.generic.c", ("families.c", "families.h")),
-    ):
-        for file_name in names:
-            texts[f"shim/{file_name}"] = (files(package) / "shim" / file_name).read_text()
     for path, text in texts.items():
         place = directory / FOLDER / path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,17 @@
 """The header of a machine's C functions: one record and one function per derived instruction.
 
 A record's members are the instruction's fields (isa.py), without opcode and waits; names have ``_``
-where those of fields have a dot.
+where those of fields have a dot. Parameters of functions of one element (``then1.x``) are named
+after the function and the parameter (``then1_requantise_linear_zero``), but for those of fixed
+point; real ones are floats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 from tilewright.codegen.c.loops import engine_constant, ticket_type
 from tilewright.codegen.c.source import Writer, comment
@@ -16,7 +20,10 @@ from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.machine import Machine
 from tilewright.machine.c_functions import CInterface
+from tilewright.numerics.element_types import Kind
 from tilewright.system.template import filled
+from tilewright.targets.generic.c.meanings import meanings
+from tilewright.targets.generic.functions import FUNCTIONS, LETTERS
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 
 
@@ -45,22 +52,76 @@ def commands_of(instructions: InstructionSet) -> list[Instruction]:
     ]
 
 
-def members(instruction: Instruction) -> Iterator[Field]:
-    """The fields that a record has."""
+@dataclass(frozen=True)
+class Member:
+    """A member of a record: a field, or a parameter of a function that a field selects."""
+
+    name: str
+    field: Field
+    meaning: str
+    real: bool = False
+    """Whether it is a float, of which the field holds the bits."""
+    selector: str = ""
+    """The field that selects the function whose parameter it is."""
+    choice: int = 0
+    """The number that selects that function."""
+    parameter: str = ""
+
+    @property
+    def type(self) -> str:
+        """Its type in C."""
+        if self.real:
+            return "float"
+        bits = 64 if self.field.bits > 32 else 32
+        return f"{'' if self.field.signed else 'u'}int{bits}_t"
+
+
+def members(instruction: Instruction, kind: Kind) -> Iterator[Member]:
+    """The members of the record of an instruction that computes on elements of a kind."""
     for field in instruction.format.fields:
-        if field.name not in ("reply", "take", "put") and "wait." not in field.name:
-            yield field
+        if field.name in ("reply", "take", "put") or "wait." in field.name:
+            continue
+        selector, _, letter = field.name.partition(".")
+        if kind != "fixed" and letter in (*LETTERS,) and selector_of(instruction, selector):
+            if letter == LETTERS[0]:
+                yield from parameters_of(instruction, selector, kind)
+            continue
+        yield Member(identifier(field.name), field, field.meaning, field.real)
 
 
-def member(field: Field) -> str:
-    """The name of a field's member."""
-    return identifier(field.name)
+def selector_of(instruction: Instruction, name: str) -> Field | None:
+    """The field that selects a function of one element or two, if it is one."""
+    field = instruction.format.by_name.get(name)
+    if field is None or not any(choice in FUNCTIONS for choice in field.choices):
+        return None
+    return field
+
+
+def parameters_of(instruction: Instruction, selector: str, kind: Kind) -> Iterator[Member]:
+    """The parameters of the functions that a field selects, function by function."""
+    fields = instruction.format.by_name
+    for choice, name in enumerate(fields[selector].choices):
+        function = FUNCTIONS.get(name)
+        parameters = () if function is None else function.parameters(kind)
+        for letter, parameter in zip(LETTERS, parameters, strict=False):
+            assert function is not None
+            yield Member(
+                f"{identifier(selector)}_{name}_{parameter}",
+                fields[f"{selector}.{letter}"],
+                f"{name}: {parameter.replace('_', ' ')}",
+                function.is_real(parameter),
+                selector,
+                choice,
+                parameter,
+            )
 
 
 def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
     """Constants for the choices of a field."""
     name = function_of(instruction)
-    return tuple(f"{name}_{member(field)}_{identifier(choice)}".upper() for choice in field.choices)
+    return tuple(
+        f"{name}_{identifier(field.name)}_{identifier(choice)}".upper() for choice in field.choices
+    )
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -89,7 +150,7 @@ def header_text(instructions: InstructionSet) -> str:
     records: list[str] = []
     for instruction in commands_of(instructions):
         writer = Writer()
-        _record(writer, instruction, named)
+        _record(writer, instruction, named, kind_of(instructions, instruction))
         records.append(str(writer))
     return filled(
         TEMPLATES / "machine.h.in",
@@ -99,11 +160,55 @@ def header_text(instructions: InstructionSet) -> str:
         engines=", ".join(engine_constant(named, engine.name) for engine in machine.engines),
         last=machine.synchronisation.count - 1,
         indent=" " * len(named.wait),
+        functions=_functions(instructions),
+        real=any(
+            member.real
+            for instruction in commands_of(instructions)
+            for member in members(instruction, kind_of(instructions, instruction))
+        ),
         records="\n".join(records).rstrip("\n"),
     )
 
 
-def _record(writer: Writer, instruction: Instruction, named: CInterface) -> None:
+def kind_of(instructions: InstructionSet, instruction: Instruction) -> Kind:
+    """What an instruction computes on."""
+    return instructions.machines[instruction.opcode].number.kind
+
+
+def _functions(instructions: InstructionSet) -> str:
+    """What the functions of elements mean that fields select, as a comment; "" without any."""
+    known: dict[str, None] = {}
+    for instruction in commands_of(instructions):
+        kind = kind_of(instructions, instruction)
+        for field in instruction.format.fields:
+            if selector_of(instruction, field.name):
+                known |= dict.fromkeys(meanings(field.choices, kind))
+    if not known:
+        return ""
+    intro = (
+        "Functions of an element a, or of a and a second operand b, which is the residual of a "
+        "step `then1`, `then2`, ... and `other` elsewhere. Each step takes the result of the one "
+        "before:"
+    )
+    writer = Writer()
+    _comment(writer, [intro, *(f"  {line}" for line in known)])
+    return str(writer)
+
+
+def _comment(writer: Writer, parts: Sequence[str]) -> None:
+    """Lines of a comment, each part wrapped."""
+    lines: list[str] = []
+    for part in parts:
+        indent = " " * (len(part) - len(part.lstrip()))
+        following = f"{indent}  " if indent else ""
+        lines += wrap(part.strip(), 93, initial_indent=indent, subsequent_indent=following)
+    lines = [comment(line) for line in lines]
+    for number, line in enumerate(lines):
+        end = " */" if number == len(lines) - 1 else ""
+        writer.line(f"{'/*' if number == 0 else '  '} {line}{end}".rstrip())
+
+
+def _record(writer: Writer, instruction: Instruction, named: CInterface, kind: Kind) -> None:
     name = function_of(instruction)
     plain = instruction.family.name == "transfer"
     text = (
@@ -115,15 +220,13 @@ def _record(writer: Writer, instruction: Instruction, named: CInterface) -> None
     for number, part in enumerate(lines):
         end = " */" if number == len(lines) - 1 else ""
         writer.line(f"{'/*' if number == 0 else '  '} {part}{end}" if part else "")
-    for field in members(instruction):
+    for field in instruction.format.fields:
         if field.choices:
             listed = ", ".join(constants(instruction, field))
             writer.line(f"enum {{ {listed} }};")
     with writer.block(f"struct {name}"):
-        for field in members(instruction):
-            bits = 64 if field.bits > 32 else 32
-            kind = f"{'' if field.signed else 'u'}int{bits}_t"
-            writer.line(f"{kind} {member(field)}; /* {comment(field.meaning)} */")
+        for member in members(instruction, kind):
+            writer.line(f"{member.type} {member.name}; /* {comment(member.meaning)} */")
     writer.lines[-1] += ";"
     writer.line(f"{result_of(named)} {name}(const struct {name} *command);")
 

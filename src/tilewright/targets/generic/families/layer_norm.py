@@ -52,7 +52,7 @@ are float64, and are rounded to float32 once (numerics.reference.layer_norm).
             operands += operand_fields(machine, role, memory_of(part, role), ("axis",))
         return (
             *size_fields(machine, part, self.DIMS),
-            Field("epsilon", 32, "what is added to the mean of the squares"),
+            Field("epsilon", 32, "what is added to the mean of the squares", real=True),
             Field("centred", 1, "whether the mean is taken off"),
             Field("others", 2, "how many of weight and bias are read"),
             *operand_fields(machine, "input", memory_of(part, "input"), self.DIMS),

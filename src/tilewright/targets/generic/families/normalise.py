@@ -55,16 +55,17 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
         """Sizes, parameters, operands, steps."""
+        real = not machine.fixed_bits
         parameters = (
-            Field("alpha", 33, "alpha / size", signed=True),
-            Field("bias", 38, "bias", signed=True),
+            Field("alpha", 33, "alpha / size", signed=True, real=real),
+            Field("bias", 38, "bias", signed=True, real=real),
             *_point_fields(),
         )
         if machine.fixed_bits:
             bits = functions.table_bits(machine)
             power = Field("table", bits, "address of the power's tables")
         else:
-            power = Field("beta", 32, "the exponent", signed=True)
+            power = Field("beta", 32, "the exponent", signed=True, real=True)
         return (
             *size_fields(machine, part, (*self.DIMS, "j")),
             *parameters,

@@ -1,62 +1,33 @@
-/* What the derived instructions do, on the memories of this process, in fixed point.
+/* What the derived instructions do, on the memories of this process, in every number format.
 
-   The meaning is that of the functional simulator, bit for bit (docs/machine-file.md: "The derived
-   instruction set"). Records of a machine's functions become these structures; see the file of the
-   machine's functions beside this one. */
+   The meaning is that of the functional simulator: bit for bit on integers, and on floats but for
+   the order of sums (docs/machine-file.md: "The derived instruction set"). Records of a machine's
+   functions become these structures; see the file of the machine's functions beside this one. */
 #ifndef TILEWRIGHT_FAMILIES_H
 #define TILEWRIGHT_FAMILIES_H
 
-#include <stdint.h>
-
-#define FAMILY_AXES 7
-#define FAMILY_STEPS 8
-
-/* An operand: elements of 8, 16 or 32 bits, at an address and strides in bytes. */
-struct operand {
-    const char *name;  /* of the memory, for messages */
-    uint8_t *memory;   /* null where addresses are those of this process */
-    uint64_t bytes;    /* of the memory */
-    uint64_t address;
-    int64_t stride[FAMILY_AXES];
-    int bits;
-    int64_t circle, turn; /* of a circular buffer: its rows, and the place of the first one */
-    int rows;             /* the axis along which they turn */
-};
-
-enum function {
-    FUNCTION_NONE, FUNCTION_ADD, FUNCTION_SUB, FUNCTION_MUL, FUNCTION_MAX, FUNCTION_MIN,
-    FUNCTION_PRELU, FUNCTION_RELU, FUNCTION_NEG, FUNCTION_ABS, FUNCTION_CLIP, FUNCTION_LEAKY_RELU,
-    FUNCTION_REQUANTISE, FUNCTION_TABLE, FUNCTION_TRANSPOSE
-};
-
-/* A function of one element or two, and its parameters. */
-struct step {
-    enum function function;
-    int32_t x, y;
-    struct operand table; /* 257 entries of 16 bits */
-};
-
-/* The steps behind an anchor. */
-struct steps {
-    int count;
-    struct step step[FAMILY_STEPS];
-    struct operand residual;
-    int narrow; /* bits of the machine's elements */
-};
+#include "elements.h"
+#include "steps.h"
 
 /* The window over an input: see the machine's header. */
 struct window {
     int64_t stride_h, stride_w, dilation_h, dilation_w, row, rows, column, columns;
+    int64_t fill; /* what padding holds */
 };
+
+/* Where row and column of a window lie in the input; 0 in the padding. */
+int window_inside(const struct window *w, int64_t oh, int64_t ow, int64_t kh, int64_t kw,
+                  int64_t *row, int64_t *column);
 
 struct transfer {
     int64_t size[4], element, extra_bytes;
     struct operand source, target, extra_source, extra_target;
 };
 
-/* Sums of 32 bits to elements of the target's, shifted right. */
+/* Sums to elements of the target's: fixed point shifted right, floats rounded. */
 struct convert {
     int64_t size[4], shift;
+    struct numbers numbers;
     struct operand source, target;
 };
 
@@ -108,6 +79,31 @@ struct softmax {
     struct steps steps;
 };
 
+struct layer_norm {
+    int64_t size[4], axis;
+    float epsilon;
+    int centred, others; /* whether the mean is taken off; how many of weight and bias there are */
+    struct operand input, weight, bias, output;
+    struct steps steps;
+};
+
+struct lrn {
+    int64_t n, c, h, w, j, point_in, point_out;
+    int64_t alpha, bias;                 /* of fixed point, with the tables of the power */
+    float real_alpha, real_bias, beta;   /* of floats */
+    struct operand table, input, output;
+    struct steps steps;
+};
+
+/* A product with weights compressed by step indexing: streams of counts, steps and weights. */
+struct sparse {
+    int64_t n, co, oh, ow, ci, kh, kw, blocks, segments, words, lanes;
+    struct window window;
+    struct operand input, weight, bias, output;
+    int has_bias, first, last;
+    struct steps steps;
+};
+
 void family_transfer(const struct transfer *t);
 void family_convert(const struct convert *p);
 void family_img2col(const struct img2col *p);
@@ -116,5 +112,8 @@ void family_depthwise(const struct depthwise *p);
 void family_pool(const struct pool *p);
 void family_points(const struct points *p);
 void family_softmax(const struct softmax *p);
+void family_layer_norm(const struct layer_norm *p);
+void family_lrn(const struct lrn *p);
+void family_sparse(const struct sparse *p);
 
 #endif
