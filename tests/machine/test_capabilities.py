@@ -44,6 +44,7 @@ UNUSUAL = {
     Capability.JOINED: "weight",
     Capability.CIRCULAR: True,
     Capability.FILLS: True,
+    Capability.PADDED: True,
     Capability.AT_STORE: True,
     Capability.ISSUE: "co",
     Capability.EPILOGUE_ANY: True,

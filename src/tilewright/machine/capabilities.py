@@ -43,6 +43,7 @@ class Capability(StrEnum):
     JOINED = "operand.joined"
     CIRCULAR = "operand.circular"
     FILLS = "operand.fills"
+    PADDED = "operand.padded"
     AT_STORE = "operand.at_store"
     ISSUE = "primitive.issue"
     ELEMENT = "primitive.element"

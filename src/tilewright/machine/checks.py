@@ -207,6 +207,13 @@ def _primitive(
     for dim, (least, most) in primitive.extents.items():
         if not 0 < least <= most:
             yield f"{where}.extents.{shown(dim)}", "must be a positive range", ""
+    for name, taken in primitive.parameters.items():
+        place = f"{where}.parameters.{shown(name)}"
+        if not any(name in group for group in groups.values()):
+            yield place, "is no operation of the primitive, nor of its epilogue", ""
+        for attribute, values in taken.items():
+            if not values:
+                yield f"{place}.{shown(attribute)}", "takes no number at all", "at least one"
     for key in ("whole", "blocks", "extents"):
         yield from _dims(f"{where}.{key}", getattr(primitive, key), dims)
     yield from _own(f"{where}.", primitive.own.family, primitive.own.findings(primitive, dims))
@@ -241,6 +248,16 @@ def _operands(
         yield from _granules(f"{key}.multiples", storage.multiples, dims)
         if storage.fills:
             yield from _fills(primitive, role, f"{key}.fills")
+        if storage.padded and any(
+            "results" in machine.memory(m).resident or "inputs" in machine.memory(m).resident
+            for m in storage.places
+            if m in memories
+        ):
+            yield (
+                f"{key}.padded",
+                "operands that stay on the chip lie side by side",
+                f"memory.{storage.memory}.resident = []",
+            )
         if storage.gathered:
             yield from _gathered(machine, primitive, role, f"{key}.gathered")
         if storage.converted:

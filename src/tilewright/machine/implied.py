@@ -40,8 +40,11 @@ def with_implied(machine: Machine, given: Mapping[str, Any]) -> Machine:
 
 def _residents(memory: Memory, machine: Machine) -> tuple[str, ...]:
     """``inputs`` and ``results`` where primitives read the memory, and write it, too; nothing where
-    no move leads there from main memory at once."""
+    no move leads there from main memory at once, or an operand is padded."""
     if not any((m.source, m.target) == (machine.main, memory.name) for m in machine.moves):
+        return ()
+    operands = [s for p in machine.primitives for s in p.operands.values()]
+    if any(storage.padded and memory.name in storage.places for storage in operands):
         return ()
     reads = any(_reads(primitive, memory.name) for primitive in machine.primitives)
     writes = any(_writes(primitive, memory.name) for primitive in machine.primitives)

@@ -151,6 +151,9 @@ class Storage(_Part):
     element_bytes: int | None = Field(default=None, gt=0, le=MAX_WORD)
     """Bytes that an element takes on the chip, if they are not its own type's: a weight that comes
     as the diagonal of a block takes a row of it. Costs of moves do not count it."""
+    padded: bool = False
+    """True if elements lie as far apart as the extents rounded up to ``multiples`` say; else the
+    room alone is rounded up, and elements lie side by side."""
     joined: str | None = None
     """Name of another role in whose move this one travels (one latency for both)."""
     layout: str = ""
@@ -254,6 +257,9 @@ class Primitive(_Part):
     another for the rest. Of the primitives that serve an operation the first in the machine's
     order decides the layouts (assign-layouts); planners take those whose layouts agree.
     """
+    parameters: dict[str, dict[str, tuple[float, ...]]] = {}
+    """Operation (its own, or one of the epilogue) -> attribute -> the numbers that it takes there;
+    any, where nothing is said."""
     own: OwnPrimitive = PrimitiveRecord()
     """The record of keys that one family of targets alone has for a primitive (records.py)."""
 

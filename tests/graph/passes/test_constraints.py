@@ -42,3 +42,25 @@ def test_a_sum_is_not_fused_where_there_is_no_residual() -> None:
 
     assert kernels(accelerator()) == [["conv"], ["conv", "add", "relu"]]
     assert kernels(without("residual")) == [["conv"], ["conv"], ["add", "relu"]]
+
+
+def test_parameters_that_a_primitive_does_not_take() -> None:
+    """An operation goes to the host with the reason, or is a kernel of its own."""
+
+    def partitioned(parameters: dict[str, dict[str, tuple[float, ...]]]) -> list[KernelOp]:
+        net = Builder(x=(1, 4, 6, 6))
+        x = net.conv(net.inputs["x"], 4)
+        module = net.finish(net.op("clip", x, minimum=-1.0, maximum=6.0))
+        machine = accelerator()
+        changed = [p.model_copy(update={"parameters": parameters}) for p in machine.primitives]
+        machine = machine.model_copy(update={"primitives": tuple(changed)})
+        for step in (Partition(), FusePointwise()):
+            step.apply(context(machine, net.store), module)
+        return [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
+
+    assert len(partitioned({})) == 1
+    assert len(partitioned({"clip": {"minimum": (-1.0, 0.0), "maximum": (6.0,)}})) == 1
+    apart = partitioned({"clip": {"minimum": (0.0,)}})
+    assert len(apart) == 2
+    assert apart[1].reason is not None
+    assert "takes clip with minimum 0, here it is -1.0" in apart[1].reason.data

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.ir import SSAValue, VerifyException
-from tilewright.ir.types import FixedType, element_name, tensor, tensor_type
+from tilewright.ir.types import FixedType, element_dtype, element_name, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.machine.numbers import is_mixed, seen_by
 from tilewright.memory.alignment import align_up
@@ -78,6 +80,34 @@ def _listed(asked: Candidate, machine: Machine) -> str | None:
     listed = sorted({name for p in machine.primitives for name in p.operations})
     others = f" (it has {', '.join(listed)})" if len(listed) <= MOST_LISTED else ""
     return f"no primitive of {machine.name} computes {asked.operation}{others}"
+
+
+def other_parameters(op: Operation, name: str, primitive: Primitive) -> str | None:
+    """Return the reason why a primitive does not take an operation with its attributes; None if it
+    does. Limits that an operation does not state are those of its result's type."""
+    for attribute, numbers in primitive.parameters.get(name, {}).items():
+        value = op.values.get(attribute)
+        if value is None and attribute in ("minimum", "maximum"):
+            limits = np.iinfo(element_dtype(tensor_type(op.result).element_type))
+            value = limits.min if attribute == "minimum" else limits.max
+        if value not in numbers:
+            known = " or ".join(f"{number:g}" for number in numbers)
+            stated = "none" if value is None else str(value)
+            return f"{primitive.name} takes {name} with {attribute} {known}, here it is {stated}"
+    return None
+
+
+def _parameters(asked: Candidate, machine: Machine) -> str | None:
+    """Return the reason why an operation's attributes are none that a primitive takes."""
+    name, reasons = asked.operation, dict[str, None]()
+    for primitive in machine.primitives:
+        listed = name in primitive.operations or any(name in g for g in primitive.epilogue)
+        reason = other_parameters(asked.op, name, primitive) if listed else None
+        if reason is None and name in primitive.operations:
+            return None
+        if reason is not None:
+            reasons[reason] = None
+    return "; ".join(reasons) or None
 
 
 def _extents(asked: Candidate, machine: Machine) -> str | None:
@@ -270,6 +300,7 @@ def serving(asked: Candidate, machine: Machine) -> tuple[Primitive, ...]:
         p
         for p in machine.primitives
         if p.serves(asked.operation, asked.extents)
+        and other_parameters(asked.op, asked.operation, p) is None
         and all(takes_operand(machine, p, operand) for operand in inputs)
     )
 
@@ -376,6 +407,11 @@ def _windows(asked: Candidate, machine: Machine) -> str | None:
 
 CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("loop-nest", _has_loops, "write the operation in terms of supported ones"),
+    Constraint(
+        "parameters",
+        _parameters,
+        "quantise so that the operation has such attributes (zero points of 0, say)",
+    ),
     Constraint(
         "primitive",
         _listed,

@@ -10,7 +10,13 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.operations.numbers import RequantiseOp
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.operations.quantisation import AffineOperation
-from tilewright.graph.passes.constraints import Candidate, candidate, has_meaning, serving
+from tilewright.graph.passes.constraints import (
+    Candidate,
+    candidate,
+    has_meaning,
+    other_parameters,
+    serving,
+)
 from tilewright.graph.passes.editing import VIEWS, compiler, only_user, operations_of
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.ir import (
@@ -146,6 +152,8 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
     """Return True if a primitive could apply a map to its results; its order is ``accepts``' to
     judge."""
     if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
+        return False
+    if other_parameters(step, step.operation, primitive) is not None:
         return False
     if not _elements_fit(step, value, primitive, machine):
         return False

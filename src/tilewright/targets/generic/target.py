@@ -39,7 +39,7 @@ class InstructionTarget(WordTarget):
                 Capability.EFFICIENCY,
             ),
             *(Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
-            *(Capability.TRANSFORMS, Capability.ELEMENT, Capability.FILLS),
+            *(Capability.TRANSFORMS, Capability.ELEMENT, Capability.FILLS, Capability.PADDED),
             Capability.RESIDENT,
         }
     )

@@ -39,9 +39,10 @@ from tilewright.tile.queues import computes_of, users_of
 class Allocate(TilePass):
     """Sets ``shape``, ``bytes`` and ``address`` of each buffer.
 
-    ``shape`` is the largest box that lies inside the tensor. ``bytes`` is that of one slot: the
-    box rounded along the dims for which the primitive's storage names multiples, in accumulators
-    if the reduction is split, rounded up to the memory's granule; the slots follow one another.
+    ``shape`` is the largest box that lies inside the tensor, its axes rounded up where an operand
+    is padded. ``bytes`` is that of one slot: the box rounded along the dims for which the
+    primitive's storage names multiples, in accumulators if the reduction is split, rounded up to
+    the memory's granule; the slots follow one another.
     Boxes on their way to a primitive have whole blocks of the tensor's layout, and results on their
     way out are rounded as where the primitive writes them.
     A circular buffer takes one place, of as many rows as its slots' visits need at once.
@@ -153,9 +154,20 @@ def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memo
 
 
 def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> None:
-    shape = largest_box(buffer, extents)
+    shape = _padded(buffer, largest_box(buffer, extents), machine)
     buffer.set("shape", shape)
     buffer.bytes = integer(slot_bytes(buffer, shape, machine))
+
+
+def _padded(buffer: BufferOp, shape: tuple[int, ...], machine: Machine) -> tuple[int, ...]:
+    """A box whose axes are as long as the granules of primitives whose operands are padded."""
+    padded = list(shape)
+    for user in computes_of(buffer):
+        storage = _storage(buffer, user, machine)
+        if storage is not None and storage.padded:
+            granules = _multiples(buffer, user, machine)
+            padded = [align_up(*axis) for axis in zip(padded, granules, strict=True)]
+    return tuple(padded)
 
 
 def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
