@@ -158,6 +158,14 @@ def run(
     threads: console.ThreadsOption = 1,
     no_cache: console.NoCacheOption = False,
     trust_library: TrustOption = False,
+    functions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--functions",
+            metavar="FILE",
+            help="C of the machine's functions, in place of the package's for the host.",
+        ),
+    ] = None,
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
@@ -216,6 +224,8 @@ def run(
                 trust_library,
                 beside,
             )
+            if functions:
+                executable.runner.use_functions(functions)
             arrays = inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
             executable.runner.threads = threads

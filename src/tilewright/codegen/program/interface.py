@@ -245,6 +245,15 @@ class Runner(ABC):
         """
         raise refuse("profile-missing", "times are known only after a run", help="call run()")
 
+    def use_functions(self, files: Sequence[Path]) -> None:
+        """Call the machine's functions in these C files, not those that a package brings for the
+        host; refuses (``option-functions``) packages that call none."""
+        raise refuse(
+            "option-functions",
+            "the package holds no C that calls functions of a machine",
+            help="compile for a machine file with C functions (docs/machine-file.md)",
+        )
+
     def build(self) -> None:
         """Build now the C that the processor at hand runs, where a run would do it."""
         return

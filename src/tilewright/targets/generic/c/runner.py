@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cached_property
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.host.library import load_library
+from tilewright.codegen.host.library import library_of, load_library
 from tilewright.codegen.program.files import KernelRow
+from tilewright.errors import refuse
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.numerics.poison import byte_of
@@ -26,11 +28,50 @@ class CRunner(InstructionRunner):
     order = 0
     """The order in which commands run on the host; see shim/queues.h."""
 
-    @cached_property
+    functions: tuple[Path, ...] = ()
+    """C files and headers of the user's own functions; () for those of the package."""
+
+    _library: ctypes.CDLL | None = None
+
+    def use_functions(self, files: Sequence[Path]) -> None:
+        """Build the kernels with the user's functions: each file is C or a header."""
+        for file in files:
+            if not file.is_file() or file.suffix not in (".c", ".h"):
+                raise refuse(
+                    "option-functions", "is no C file and no header", str(file), "driver.c driver.h"
+                )
+        if not any(file.suffix == ".c" for file in files):
+            raise refuse("option-functions", "there are headers alone", help="name a C file, too")
+        names = [file.name for file in files]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise refuse("option-functions", f"two files are called {twice[0]}", help="rename one")
+        self.functions = tuple(files)
+        self._library = None
+
+    @property
     def library(self) -> ctypes.CDLL:
-        """The kernels with the machine's functions for the host, built when first asked for."""
-        name = network_name(self.parts.network.symbol.data)
-        return ctypes.CDLL(str(load_library(self.parts.directory / FOLDER, name, FLAGS)))
+        """The kernels with the machine's functions, built when first asked for."""
+        if self._library is None:
+            self._library = self._built()
+        return self._library
+
+    def _built(self) -> ctypes.CDLL:
+        name, folder = network_name(self.parts.network.symbol.data), self.parts.directory / FOLDER
+        if not self.functions:
+            return ctypes.CDLL(str(load_library(folder, name, FLAGS)))
+        texts = {
+            path.relative_to(folder): path.read_bytes()
+            for place in ("include", "src")
+            for path in sorted((folder / place).iterdir())
+        }
+        texts |= {Path("shim", file.name): file.read_bytes() for file in self.functions}
+        library = library_of(texts, name, FLAGS)
+        try:
+            return ctypes.CDLL(str(library))
+        except OSError as error:
+            raise refuse(
+                "option-functions", f"the kernels do not link: {error}", help="name all C files"
+            ) from None
 
     def build(self) -> None:
         """Build the package, and load the library of its C."""
@@ -38,11 +79,14 @@ class CRunner(InstructionRunner):
         _ = self.library
 
     def begin(self) -> None:
-        """The memories as a run finds them."""
+        """The memories as a run finds them; a user's functions may have no order to choose."""
         prefix = c_of(self.parts.machine).prefix
-        poison = ctypes.c_ubyte.in_dll(self.library, f"{prefix}_host_poison")
-        poison.value = byte_of(self.seed, POISON)
-        getattr(self.library, f"{prefix}_host_start")(ctypes.c_uint(self.order))
+        if not self.functions:
+            poison = ctypes.c_ubyte.in_dll(self.library, f"{prefix}_host_poison")
+            poison.value = byte_of(self.seed, POISON)
+        start = getattr(self.library, f"{prefix}_host_start", None)
+        if start is not None:
+            start(ctypes.c_uint(self.order))
         arenas = (self.arenas[WEIGHTS], self.arenas[ACTIVATIONS], self.parts.image)
         self._main = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))
 
@@ -54,7 +98,15 @@ class CRunner(InstructionRunner):
 
     def memory(self, name: str) -> NDArray[np.uint8]:
         """The bytes of a memory on the chip."""
-        place = getattr(self.library, f"{c_of(self.parts.machine).prefix}_host_address")
+        function = f"{c_of(self.parts.machine).prefix}_host_address"
+        place = getattr(self.library, function, None)
+        if place is None:
+            raise refuse(
+                "option-functions",
+                f"results stay in {name}, and there is no {function} to look at them",
+                f"memory.{name}.resident",
+                f"uint8_t *{function}(const char *memory), or resident = []",
+            )
         place.restype = ctypes.c_void_p
         size = self.parts.machine.memory(name).bytes or 0
         array = (ctypes.c_uint8 * size).from_address(place(name.encode()))
