@@ -152,8 +152,7 @@ class Storage(_Part):
     """Bytes that an element takes on the chip, if they are not its own type's: a weight that comes
     as the diagonal of a block takes a row of it. Costs of moves do not count it."""
     padded: bool = False
-    """True if elements lie as far apart as the extents rounded up to ``multiples`` say; else the
-    room alone is rounded up, and elements lie side by side."""
+    """True if elements lie apart as extents rounded up to ``multiples`` do; else side by side."""
     joined: str | None = None
     """Name of another role in whose move this one travels (one latency for both)."""
     layout: str = ""
@@ -223,16 +222,14 @@ class Primitive(_Part):
     peak: str
     """Expression of the dims: cycles at peak, without rounding; the physical bound."""
     issue: str = "0"
-    """Expression of the tile's dims: cycles to issue a tile's instructions, below which no tile
-    stays. Planning counts it; the bounds do not."""
+    """Expression of the tile's dims: cycles to issue a tile; planning counts it, bounds do not."""
     tile_pj: str | None = None
     """Expression of the tile's dims: picojoules to compute one tile, what it reads and writes of
     its operands' memories included."""
     reserved: dict[str, int] = {}
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     approximate: bool = False
-    """True if it rounds otherwise than by the order of its sums (Winograd's convolutions, products
-    in two pieces of bfloat16)."""
+    """True if it rounds otherwise than by the order of its sums (Winograd, pieces of bfloat16)."""
     limits: dict[str, int] = {}
     """Dim -> largest tile."""
     multiples: dict[str, int] = {}
@@ -248,8 +245,7 @@ class Primitive(_Part):
     """True if a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
     sizes: Literal["run time", "fixed"] = "run time"
-    """``run time`` if one instance takes tiles of any size; ``fixed`` if tiles at the edge need an
-    instance of their own."""
+    """``run time`` if one instance takes all sizes; ``fixed`` if tiles at the edge need others."""
     extents: dict[str, tuple[int, int]] = {}
     """Dim -> least and greatest extent of the whole operation that the primitive serves.
 
@@ -258,8 +254,7 @@ class Primitive(_Part):
     order decides the layouts (assign-layouts); planners take those whose layouts agree.
     """
     parameters: dict[str, dict[str, tuple[float, ...]]] = {}
-    """Operation (its own, or one of the epilogue) -> attribute -> the numbers that it takes there;
-    any, where nothing is said."""
+    """Operation, or step of the epilogue -> attribute -> the numbers that it may have; else any."""
     own: OwnPrimitive = PrimitiveRecord()
     """The record of keys that one family of targets alone has for a primitive (records.py)."""
 

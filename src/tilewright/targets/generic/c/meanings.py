@@ -1,4 +1,4 @@
-"""What functions of one element or two mean, for the header of a machine's C functions."""
+"""Meanings of functions of one element or two, for the header of a machine's C functions."""
 
 from __future__ import annotations
 
