@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,8 +48,9 @@ def plan_command(
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
     from tilewright.compiler.build import host_times, limits_of, settle_engines
+    from tilewright.compiler.loops import every_kernel
     from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
-    from tilewright.graph.dialect import KernelOp
+    from tilewright.graph.dialect import network_of
     from tilewright.machine.energy import (
         area_of,
         area_text,
@@ -77,34 +78,47 @@ def plan_command(
                 progress=progress,
                 ask=asked,
                 until="calibrate" if chosen.falls_back else "plan",
+                loops=True,
             )
             settle_engines(state)
         elapsed = time.perf_counter() - begin
+        every = list(every_kernel(state))
         others: dict[str, Plan] = {}
         if second is not None:
-            kernels = [item.kernel for item in state.kernels if item.schedule is not None]
+            # Kernels of two loops may have one symbol.
+            kernels = [
+                replace(each.compiled.kernel, symbol=each.name)
+                for each in every
+                if each.compiled.schedule is not None
+            ]
             with second as asked:
                 others = plans_of(
                     kernels, Planner(machine, chosen.timer(machine), ask=asked), progress
                 )
     rows: list[dict[str, Any]] = []
-    walked = state.network.walk()
-    reasons = {op.symbol.data: op.told_reason for op in walked if isinstance(op, KernelOp)}
-    for item in state.kernels:
-        row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
+    for each in every:
+        item = each.compiled
+        row: dict[str, Any] = {"name": each.name, "nodes": list(item.kernel.nodes)}
+        if each.rounds > 1:
+            row["rounds"] = each.rounds
         if item.schedule is None:
-            rows.append(row | {"engine": "host", "reason": reasons[item.kernel.symbol]})
+            symbol = item.kernel.symbol
+            ops = network_of(each.state.network).kernels
+            reason = next(op.told_reason for op in ops if op.symbol.data == symbol)
+            rows.append(row | {"engine": "host", "reason": reason})
             continue
-        plan = state.plans[item.kernel.symbol]
-        row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
+        plan = each.state.plans[item.kernel.symbol]
+        row |= {"engine": "accelerator"} | _of_rounds(plan.to_json(), each.rounds)
+        row["text"] = str(plan.schedule)
         row["unbalanced"] = imbalance(item.kernel, machine, plan.schedule)
         row["slow_move"] = move_text(item.kernel, machine, plan.schedule)
         blocks = most_blocks(item.kernel, machine, plan.schedule)
         many = blocks is not None and blocks.cycles >= MANY * plan.cycles
         row["blocks"] = str(blocks) if many else ""
-        row |= {"energy_pj": found} if (found := program_energy(item.programs, machine)) else {}
+        if found := program_energy(item.programs, machine):
+            row["energy_pj"] = {name: n * each.rounds for name, n in found.items()}
         if beside is not None:
-            row["beside"] = others[item.kernel.symbol].to_json()
+            row["beside"] = _of_rounds(others[each.name].to_json(), each.rounds)
         rows.append(row)
     limits = limits_of(state)
     seconds = None if machine.host is None else sum(host_times(state).values())
@@ -131,6 +145,8 @@ def plan_command(
             f"{row['efficiency']:>7.1%}{row['candidates']:>6,}{' ' if row['complete'] else '*'}\n"
             f"  {row['text']}"
         )
+        if "rounds" in row:
+            console.say(f"  {row['rounds']} rounds of a loop, counted together")
         if row["slow_move"]:
             console.say(f"  bound by {row['slow_move']}")
         if row["blocks"]:
@@ -148,6 +164,23 @@ def plan_command(
     figures = "; ".join(f"{name} {text}" for name, text in told.items() if text)
     lines[-1:-1] = [figures] if figures else []
     console.say("\n".join(["", *lines]))
+
+
+COUNTED = frozenset(
+    (
+        *("predicted_cycles", "timed_cycles", "bound_cycles", "granule_bound_cycles"),
+        "moved_bytes",
+    )
+)
+"""The figures of a plan that a kernel takes anew in every round of a loop."""
+
+
+def _of_rounds(plan: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """The figures of a plan for all rounds of a loop that its kernel is in."""
+    return {
+        name: value * rounds if name in COUNTED and value is not None else value
+        for name, value in plan.items()
+    }
 
 
 SLOWEST = 3

@@ -197,6 +197,7 @@ def compile(
                 exact_memory=exact_memory,
                 ask=scheduled or asked,
                 name=name,
+                loops=True,
             )
             emit(state, place, form)
             if scheduled is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright import frontends
 from tilewright.codegen.program.interface import Compilation, Form
 from tilewright.compiler.host_time import host_seconds
+from tilewright.compiler.loops import write_loops
 from tilewright.compiler.packages import opened
 from tilewright.compiler.pipeline import (
     PLACED,
@@ -24,7 +25,7 @@ from tilewright.compiler.pipeline import (
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
-from tilewright.graph.dialect import network_of
+from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.overflow import losses_on
 from tilewright.graph.placement import arenas_of
@@ -122,6 +123,8 @@ def bound(
     machine = machine_of(manifest.machine, str(directory / MANIFEST))
     if lengths:
         machine = without_chains(machine)
+    # Ranges are of the values of a network whose loops are unrolled.
+    loops = not lengths and model.ranges is None
     with target.planner("model", machine) as asked:
         return run_pipeline(
             directory / model.file,
@@ -138,6 +141,7 @@ def bound(
             until=until,
             ask=asked,
             name=network_name(manifest.model),
+            loops=loops,
         )
 
 
@@ -261,6 +265,7 @@ def _write(
     program.mkdir()
     try:
         state.target.emit(compilation, program)
+        loops = write_loops(state, program)
         state.plans = _plans_in_a_row(state)
         limits = limits_of(state)
         write_package(
@@ -272,6 +277,7 @@ def _write(
             state.notes,
             on_chip_bound=None if limits is None else limits.cycles,
             empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
+            loops=loops,
         )
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
@@ -283,16 +289,31 @@ def _write(
 def host_times(state: CompilationState) -> dict[int, float]:
     """Predicted seconds of the host's steps by their place in the network; {} where the machine
     does not describe its host."""
-    kernels = {k.kernel.symbol: k.kernel for k in state.kernels if k.schedule is None}
-    return host_seconds(network_of(state.network), kernels, state.machine)
+    network, loops = network_of(state.network), state.loops
+    compiled = {k.kernel.symbol: k.kernel for k in state.kernels if k.schedule is None}
+    kernels = {symbol: kernel for symbol, kernel in compiled.items() if symbol not in loops}
+    seconds = host_seconds(network, kernels, state.machine)
+    for number, op in enumerate(network.block.ops):
+        if state.machine.host and isinstance(op, KernelOp) and op.symbol.data in loops:
+            loop = loops[op.symbol.data]
+            seconds[number] = loop.rounds * sum(host_times(loop.body).values())
+    return seconds
 
 
 def limits_of(state: CompilationState) -> NetworkLimits | None:
     """The limits of a planned network; None on machines whose memories software does not manage."""
     planned = {k.kernel.symbol: k.kernel for k in state.kernels if k.schedule is not None}
-    if not planned or not state.machine.moves:
+    if not state.machine.moves:
         return None
-    return network_limits(network_of(state.network), planned, state.machine)
+    whole = None
+    if planned:
+        whole = network_limits(network_of(state.network), planned, state.machine)
+    for loop in state.loops.values():
+        inner = limits_of(loop.body)
+        if inner is not None:
+            inner = inner.times(loop.rounds)
+            whole = inner if whole is None else whole.then(inner)
+    return whole
 
 
 def _plans_in_a_row(state: CompilationState) -> dict[str, Plan]:

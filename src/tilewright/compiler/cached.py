@@ -133,7 +133,7 @@ def obtained(
         if directory is None:
             # A package for another processor, or without a C compiler: its run will say so.
             with suppress(TilewrightError):
-                target.load(place / PROGRAM).prepare()
+                target.runner(place / PROGRAM).prepare()
 
     executable = cache.obtain(key, build, lambda activity: progress(activity, 0, 0))
     if request is not None and request.unchanged(known=files.values()):

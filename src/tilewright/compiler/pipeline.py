@@ -11,6 +11,7 @@ from typing import TypedDict
 from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.compiler.fall_back import give_to_host, remember
+from tilewright.compiler.loops import compile_loops, settle_loops, takes_loops
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise, read_stated_points
 from tilewright.compiler.state import (
     CompilationState,
@@ -87,9 +88,11 @@ def import_model(state: CompilationState) -> None:
             raise refuse("shape-fixed", "the model has been loaded, with its shapes")
         imported = model
     elif isinstance(model, frontends.Opened):
-        imported = model.load(state.shapes)
+        imported = model.load(state.shapes, loops=takes_loops(state))
     else:
-        imported = frontends.load(model, shapes=state.shapes, caffemodel=state.caffemodel)
+        imported = frontends.load(
+            model, shapes=state.shapes, caffemodel=state.caffemodel, loops=takes_loops(state)
+        )
     # What the caller holds may be compiled again; what was just loaded has no other user.
     state.network = imported.module.clone() if imported is model else imported.module
     if state.name:
@@ -104,6 +107,7 @@ def import_model(state: CompilationState) -> None:
     state.empty = imported.empty
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
+    settle_loops(state)
 
 
 def optimise_graph(state: CompilationState) -> None:
@@ -292,6 +296,7 @@ PIPELINE: tuple[Stage, ...] = (
     Stage("quantise", quantise, "graph + samples -> graph of the numbers asked for"),
     Stage("kernels", form_kernels, "graph -> graph of kernels, on accelerator or host"),
     Stage("calibrate", calibrate, "graph + samples -> ranges of values"),
+    Stage("loops", compile_loops, "bodies of loops -> networks of their own, compiled"),
     Stage("numbers, layouts, memory", place_graph, "graph -> graph of placed kernels"),
     Stage("plan", plan_kernels, "kernel + machine -> schedule"),
     Stage("tile", build_tiles, "kernel + schedule -> tile program"),
@@ -353,12 +358,16 @@ def run_pipeline(
     hold: bool = True,
     until: str = "tile",
     name: str = "",
+    loops: bool = False,
+    settled: bool = False,
 ) -> CompilationState:
     """Take a model through the pipeline, to the end of the stage ``until``.
 
     ``name`` is the network's; by default it is the model's own. ``ask`` is asked for each kernel's
     plan before the machine's cost model is.
-    With ``hold`` tensors may stay on the chip between kernels (network/residency.py).
+    With ``hold`` tensors may stay on the chip between kernels (network/residency.py). With
+    ``loops`` loops stay loops where the target takes them (compiler/loops.py), else all are
+    unrolled. ``settled`` says that the numbers that are asked for are those of a network around.
     """
     runner = PassRunner(CompilerContext(machine), dump)
     state = CompilationState(
@@ -367,6 +376,7 @@ def run_pipeline(
     )  # fmt: skip
     state.caffemodel, state.ranges, state.numbers = caffemodel, ranges, numbers
     state.factors, state.hold, state.name = factors, hold, name
+    state.loops_kept, state.settled = loops, settled
     names = [stage.name for stage in PIPELINE]
     advance(state, PIPELINE[: names.index(until) + 1])
     return state

@@ -50,7 +50,8 @@ def quantise(state: CompilationState) -> None:
     """The number format that was asked for; machines of fixed point choose theirs later."""
     number = state.machine.number
     state.notes += float_products(state)
-    if number.kind == "integer" and state.numbers is None and not is_quantised(state):
+    asked = state.numbers is not None or state.settled
+    if number.kind == "integer" and not asked and not is_quantised(state):
         state.numbers = numbers_of(number.name)
         if state.samples is None and state.ranges is None:
             state.notes.append(
@@ -97,9 +98,9 @@ def _dequantised(value: SSAValue) -> bool:
 
 
 def is_quantised(state: CompilationState) -> bool:
-    """Return True if the model itself has integers and scales."""
+    """Return True if the model itself has integers and scales, be it in the body of a loop."""
     scaled = ("quantise_linear", "dequantise_linear", "requantise_linear")
-    return any(op.operation in scaled for op in operations_of(state.network))
+    return any(op.operation in scaled for op in state.network.walk() if isinstance(op, Operation))
 
 
 def prepare_ranges(state: CompilationState, numbers: Numbers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
@@ -25,6 +26,9 @@ from tilewright.planning import Plan, Planner
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
+
+if TYPE_CHECKING:
+    from tilewright.compiler.loops import CompiledLoop
 
 Model = (
     str
@@ -90,6 +94,12 @@ class CompilationState:
     """The tensors that stay for all kernels that read them (network/residency.py)."""
     shared: Known = field(default_factory=Known)
     """Plans and times of kernels that run while tensors stay on the chip for them."""
+    loops_kept: bool = False
+    """True if loops may stay loops, where the target takes them (compiler/loops.py)."""
+    settled: bool = False
+    """True for the body of a loop: the network around has settled which numbers are asked for."""
+    loops: dict[str, CompiledLoop] = field(default_factory=dict[str, "CompiledLoop"])
+    """The loops whose bodies have been compiled, by the symbols of their kernels."""
     formed: Formed | None = None
     """The state to which compiler/fall_back.py goes back."""
     stated: StatedPoints | None = None

@@ -87,6 +87,7 @@ def load(
     caffemodel: str | Path | None = None,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
+    loops: bool = False,
 ) -> Imported:
     """Read a model of any kind that Tilewright knows.
 
@@ -96,8 +97,9 @@ def load(
     ``shapes`` gives sizes to dims that the model leaves free (``{"image": (1, 3, 224, 224)}``, or
     ``{"batch": 4}`` by a free dim's name); a first size that stays free is taken as 1, with a note.
     ``caffemodel`` is the file of the weights of a prototxt. ``example_inputs`` and
-    ``dynamic_shapes`` are for modules (``open_model``). Raises TilewrightError with every reason
-    for which the model is refused.
+    ``dynamic_shapes`` are for modules (``open_model``). With ``loops``, loops and recurrent layers
+    stay loops of the network; otherwise every round is written out. Raises TilewrightError with
+    every reason for which the model is refused.
     """
     if isinstance(model, Exported):
         from tilewright.frontends.stablehlo import import_stablehlo
@@ -115,12 +117,14 @@ def load(
         assert opened is not None
         if caffemodel is not None:
             raise _own_weights("a model in memory")
-        return opened.load(shapes)
+        return opened.load(shapes, loops=loops)
     path = Path(model)
-    return _load_file(path, shapes, caffemodel).named(network_name(path.stem))
+    return _load_file(path, shapes, caffemodel, loops).named(network_name(path.stem))
 
 
-def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None) -> Imported:
+def _load_file(
+    path: Path, shapes: Shapes | None, caffemodel: str | Path | None, loops: bool
+) -> Imported:
     """Read a file by the front-end that its name asks for."""
     suffix = path.suffix.lower()
     if suffix == ".prototxt":
@@ -132,7 +136,7 @@ def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None)
     if suffix == ".onnx":
         from tilewright.frontends.onnx import import_onnx
 
-        return import_onnx(path, shapes=shapes)
+        return import_onnx(path, shapes=shapes, loops=loops)
     if suffix in (".mlir", ".mlirbc", ".stablehlo"):
         from tilewright.frontends.stablehlo import import_stablehlo
 
@@ -140,7 +144,7 @@ def _load_file(path: Path, shapes: Shapes | None, caffemodel: str | Path | None)
     if suffix == ".tflite":
         from tilewright.frontends.tensorflow import import_tflite
 
-        return import_tflite(path, shapes=shapes)
+        return import_tflite(path, shapes=shapes, loops=loops)
     if suffix == ".caffemodel":
         raise refuse(
             "model-format",

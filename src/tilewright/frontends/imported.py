@@ -84,8 +84,11 @@ class Opened(ABC):
     """True if it is read from ``files`` that the caller has, false if captured from a module."""
 
     @abstractmethod
-    def load(self, shapes: Shapes | None = None) -> Imported:
+    def load(self, shapes: Shapes | None = None, *, loops: bool = False) -> Imported:
         """The network for these shapes; raises TilewrightError with every reason to refuse it.
+
+        With ``loops``, loops of more than a few rounds stay loops (graph/operations/loops.py);
+        otherwise every round is written out.
 
         The first call uses up what was read, so that a large model is not kept beside its network;
         further ones read the file again.

@@ -96,7 +96,7 @@ class OutputOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a kernel; its operand is the kernel's result."""
+    """Ends a kernel or a loop's body; its operands are what these give."""
 
     name = "graph.yield"
     values = var_operand_def(TensorType)

@@ -22,6 +22,7 @@ from tilewright.graph.dialect import (
     network_of,
 )
 from tilewright.graph.operation import Operation
+from tilewright.graph.operations.loops import LoopOp, Round
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, SSAValue, VerifyException
 from tilewright.ir import Operation as AnyOperation
@@ -133,7 +134,9 @@ class _Run:
                 operands = [arrays[value] for value in op.inputs]
                 if self.rounding is not None:
                     operands = [self.rounding(array) for array in operands]
-                result = op.evaluate(*operands)
+                result = (
+                    self.loop(op, operands) if isinstance(op, LoopOp) else op.evaluate(*operands)
+                )
                 arrays[op.result] = result
                 if self.observe is not None:
                     self.observe(self.names[op.result], result)
@@ -142,6 +145,10 @@ class _Run:
             for value in dying.get(op, ()):
                 arrays.pop(value, None)
         raise VerifyException("a block must end with graph.output or graph.yield")
+
+    def loop(self, op: LoopOp, operands: list[Array]) -> Array:
+        """The result of a loop; nobody observes the values of its rounds."""
+        return op.run(operands, round_of(op, self.weights, self.rounding))
 
     def weight(self, op: WeightOp) -> Array:
         """A constant, checked against its type."""
@@ -158,6 +165,12 @@ class _Run:
                 symbol,
             )
         return array
+
+
+def round_of(op: LoopOp, weights: WeightSource, rounding: Rounding | None = None) -> Round:
+    """The meaning of one round of a loop's body."""
+    run, block = _Run(weights, {}, None, rounding), op.body.block
+    return lambda arrays: run.block(block, dict(zip(block.args, arrays, strict=True)))
 
 
 def last_uses(block: Block) -> dict[AnyOperation, list[SSAValue]]:

@@ -17,6 +17,7 @@ from tilewright.graph.dialect import (
 )
 from tilewright.graph.names import Namer
 from tilewright.graph.operation import Operation
+from tilewright.graph.operations.loops import LoopOp
 from tilewright.ir import Block, SSAValue
 from tilewright.ir import Operation as AnyOperation
 
@@ -27,7 +28,8 @@ class ValueNames:
 
     names: dict[SSAValue, str]
     """Value -> identifier. A kernel's block arguments have the names of its operands, and what it
-    yields has the name of its result."""
+    yields has the name of its result. Values of a loop's body have the loop's name, a dot, and
+    theirs among the body's."""
     originals: dict[str, str]
     """Identifier -> the model's name for it."""
 
@@ -60,6 +62,17 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
             names[op.result] = names[op.computed] if inside else namer.unique(op.symbol.data)
         elif isinstance(op, Operation):
             names[op.result] = _name_of(op, namer)
+            if isinstance(op, LoopOp):
+                _name_rounds(op, names)
+
+
+def _name_rounds(op: LoopOp, names: dict[SSAValue, str]) -> None:
+    """Names of the values of a loop's body, which are its own, behind the loop's name."""
+    namer, inner, block = Namer(), dict[SSAValue, str](), op.body.block
+    for argument in block.args:
+        inner[argument] = namer.unique(argument.name_hint or "", "argument")
+    _name_block(block, namer, inner)
+    names |= {value: f"{names[op.result]}.{name}" for value, name in inner.items()}
 
 
 def _name_of(op: Operation, namer: Namer) -> str:

@@ -36,6 +36,21 @@ class NetworkLimits:
     work: Mapping[str, float]
     """By engine that computes, the cycles of its work."""
 
+    def times(self, rounds: int) -> NetworkLimits:
+        """The limits of so many runs, one after the other."""
+        work = {engine: cycles * rounds for engine, cycles in self.work.items()}
+        return NetworkLimits(self.cycles * rounds, self.resource, self.kernels, work)
+
+    def then(self, other: NetworkLimits) -> NetworkLimits:
+        """The limits of this network and of another after it."""
+        kernels, work = Counter(self.kernels), dict(self.work)
+        kernels.update(other.kernels)
+        for engine, cycles in other.work.items():
+            work[engine] = work.get(engine, 0.0) + cycles
+        longer = self if self.cycles >= other.cycles else other
+        cycles = self.cycles + other.cycles
+        return NetworkLimits(cycles, longer.resource, dict(kernels.most_common()), work)
+
 
 def network_limits(
     network: NetworkOp, kernels: Mapping[str, Kernel], machine: Machine

@@ -147,7 +147,7 @@ class DynamicExecutable(Executable):
         specialiser, _, _ = self._compiler()
         specialiser(self.content, self.manifest, sizes, place, self.progress)
         # What a target builds once, such as the library of its C sources, is kept and sealed too.
-        find_target(self.manifest.target).load(place / PROGRAM).prepare()
+        find_target(self.manifest.target).runner(place / PROGRAM).prepare()
 
     def _say(self, what: str) -> None:
         self.progress(what, 0, 0)

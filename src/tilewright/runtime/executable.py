@@ -207,7 +207,7 @@ class Executable:
             from tilewright.targets.base import find_target
 
             with self._libraries.at_hand():
-                runner = find_target(self.manifest.target).load(self.content / PROGRAM)
+                runner = find_target(self.manifest.target).runner(self.content / PROGRAM)
                 self._refuse_other_ports(runner)
                 if self._libraries.files:
                     runner.build()

@@ -140,6 +140,23 @@ class KernelEntry(_Part):
     """Picojoules by memory, move and engine, where the machine has figures; without leakage."""
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
+    rounds: int = Field(default=1, ge=1)
+    """How often it runs, as a part of a loop; cycles, bounds, bytes and operations are of all."""
+
+    def of_rounds(self, rounds: int, loop: str) -> KernelEntry:
+        """The entry in a network of which a loop runs its network for some rounds."""
+        counted = (
+            *("predicted_cycles", "physical_bound", "granule_bound", "moved_bytes"),
+            *("block_cycles", "issue_cycles", "operations", "peak_cycles", "host_seconds"),
+        )
+        known = {name: getattr(self, name) for name in counted}
+        whole = {name: n * rounds for name, n in known.items() if n is not None}
+        own = {
+            "name": f"{loop}.{self.name}",
+            "rounds": rounds * self.rounds,
+            "energy_pj": {name: energy * rounds for name, energy in self.energy_pj.items()},
+        }
+        return self.model_copy(update=whole | own)
 
 
 class FileEntry(_Part):

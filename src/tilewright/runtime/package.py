@@ -33,14 +33,17 @@ def write_package(
     *,
     empty: Sequence[Tensor] = (),
     on_chip_bound: float | None = None,
+    loops: Mapping[str, tuple[int, Manifest]] | None = None,
 ) -> None:
     """Make a package of a directory that has the target's program; ``plans`` are by symbol.
 
     ``empty`` are outputs without elements, which the network does not have; ``on_chip_bound`` is
-    the network's bound with every intermediate on the chip (network/limits.py).
+    the network's bound with every intermediate on the chip (network/limits.py). ``loops`` has the
+    rounds of loops and the manifests of their bodies, by the symbols of their kernels.
     """
     network = network_of(compilation.network)
     arenas = compilation.arenas
+    bodies = [body for _, body in (loops or {}).values()]
     program = directory / PROGRAM
     reference = directory / REFERENCE
     reference.mkdir()
@@ -53,10 +56,14 @@ def write_package(
         element=compilation.machine.element,
         inputs=tuple(_tensor(name, value) for name, value in network.inputs),
         outputs=tuple(_tensor(name, value) for name, value in network.outputs),
-        kernels=tuple(_entries(compilation, plans)),
-        peak_memory_bytes=sum(arenas.values()),
-        activation_bytes=arenas[ACTIVATIONS] + arenas.get(TEMPORARY, 0),
-        lower_bound_memory_bytes=activation_bound(network) + arenas[WEIGHTS],
+        kernels=tuple(_with_loops(_entries(compilation, plans), loops or {})),
+        peak_memory_bytes=sum(arenas.values()) + sum(body.peak_memory_bytes for body in bodies),
+        activation_bytes=arenas[ACTIVATIONS]
+        + arenas.get(TEMPORARY, 0)
+        + sum(body.activation_bytes for body in bodies),
+        lower_bound_memory_bytes=activation_bound(network)
+        + arenas[WEIGHTS]
+        + sum(body.lower_bound_memory_bytes for body in bodies),
         on_chip_bound=on_chip_bound,
         host_seconds=sum(compilation.host_seconds.values()) if compilation.machine.host else None,
         notes=tuple(notes),
@@ -69,6 +76,20 @@ def write_package(
 def _tensor(name: str, value: Any) -> Tensor:
     kind = tensor_type(value)
     return Tensor(name=name, shape=kind.get_shape(), dtype=str(element_dtype(kind.element_type)))
+
+
+def _with_loops(
+    rows: Sequence[KernelEntry], loops: Mapping[str, tuple[int, Manifest]]
+) -> list[KernelEntry]:
+    """The rows, with those of a loop's body in the place of the loop."""
+    every: list[KernelEntry] = []
+    for row in rows:
+        if row.name not in loops:
+            every.append(row)
+            continue
+        rounds, body = loops[row.name]
+        every += [entry.of_rounds(rounds, row.name) for entry in body.kernels]
+    return every
 
 
 def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:

@@ -63,7 +63,8 @@ def read_reference(folder: Path, packed: Path | None) -> tuple[ModuleOp, Weights
 
 def _packed(module: ModuleOp) -> Iterable[WeightOp]:
     """The weights that have a place in the arena of weights."""
-    for op in module.walk():
+    # Those of loops' bodies are in other files.
+    for op in network_of(module).block.ops:
         if not isinstance(op, WeightOp) or op.placement is None:
             continue
         if placement_of(op.result).arena == WEIGHTS:

@@ -149,6 +149,18 @@ class Target(ABC):
     def load(self, directory: Path) -> Runner:
         """Make a runner of what ``emit`` wrote; refuses damaged or hostile files."""
 
+    def runner(self, directory: Path) -> Runner:
+        """A runner of what ``emit`` wrote, and of the loops whose programs lie below it."""
+        runner = self.load(directory)
+        runner.open_loops(self.runner)
+        return runner
+
+    def takes_loops(self, machine: Machine) -> bool:
+        """Return True if programs for a machine may have loops, whose rounds the host runs
+        (codegen/program/rounds.py); elsewhere they are unrolled."""
+        del machine
+        return False
+
     def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
         """Name, section, offset and bytes of the kernels of what ``emit`` wrote."""
         return ()

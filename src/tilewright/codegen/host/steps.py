@@ -22,6 +22,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.arenas import Arenas, read_value, write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.operation import Operation
+from tilewright.graph.operations.loops import loop_in
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue, VerifyException
@@ -140,7 +141,9 @@ def emit_kernels(compilation: Compilation, directory: Path) -> None:
     network = network_of(compilation.network)
     ops = {op.symbol.data: op for op in network.kernels}
     kept = tuple(
-        item for item in compilation.kernels if item.on_host and computes(ops[item.kernel.symbol])
+        item
+        for item in compilation.kernels
+        if item.on_host and computes(op := ops[item.kernel.symbol]) and loop_in(op) is None
     )
     host = replace(compilation, kernels=kept)
     host_compiler().emit(host, directory, refused=lambda symbol: None)

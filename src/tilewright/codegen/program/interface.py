@@ -238,6 +238,11 @@ class Runner(ABC):
         TilewrightError.
         """
 
+    def open_loops(self, opener: Callable[[Path], Runner]) -> None:
+        """Open the programs of the loops that the program has, if it may have some; ``opener``
+        makes a runner of such a program."""
+        del opener
+
     def timed(self) -> Profile:
         """The profile of a run whose values are not computed, where times do not depend on them.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -29,10 +29,12 @@ from tilewright.codegen.program.interface import (
     TensorInfo,
     Watch,
 )
+from tilewright.codegen.program.rounds import LoopStep, Opener
 from tilewright.codegen.words import Instruction, Program
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
+from tilewright.graph.operations.loops import loop_in
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import Operation, SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
@@ -93,9 +95,21 @@ class SteppedRunner(Runner):
         wanted = {number for kind, number in parts.file.steps if kind == "host"}
         if any(number >= len(self._ops) for number in wanted):
             raise refuse("package-invalid", "a step names no operation of the network")
+        self.loops: dict[int, LoopStep] = {}
+        """The loops by the operations' place in the network, once they are opened."""
         self.exact = not any(
-            isinstance(op := self._ops[number], KernelOp) and computes(op) for number in wanted
+            isinstance(op := self._ops[number], KernelOp) and computes(op) and loop_in(op) is None
+            for number in wanted
         )
+
+    def open_loops(self, opener: Opener) -> None:
+        """Open the programs of loops, which lie below this one's folder."""
+        for kind, number in self.parts.file.steps:
+            op = self._ops[number]
+            if kind == "host" and isinstance(op, KernelOp) and (loop := loop_in(op)) is not None:
+                step = LoopStep(op, loop, self.parts.directory, opener)
+                self.loops[number] = step
+                self.exact = self.exact and step.runner.exact
 
     @abstractmethod
     def begin(self) -> None:
@@ -160,13 +174,28 @@ class SteppedRunner(Runner):
         ops = {number: self._ops[number] for number in numbers}
         symbols = {n: op.symbol.data for n, op in ops.items() if isinstance(op, KernelOp)}
         compiled: dict[str, HostStep] = {}
-        if any(computes(op) for op in ops.values()):
+        if any(computes(op) and loop_in(op) is None for op in ops.values()):
             compiled = load_kernels(self.parts.directory)
-        return {n: compiled.get(symbols.get(n, "")) or interpreted(op) for n, op in ops.items()}
+        steps: dict[int, HostStep] = {}
+        for number, op in ops.items():
+            loop = self.loops.get(number)
+            if loop is not None:
+                steps[number] = lambda arenas, loop=loop: loop(arenas, self.seed)
+            else:
+                steps[number] = compiled.get(symbols.get(number, "")) or interpreted(op)
+        return steps
 
     def build(self) -> None:
         """Build the host's kernels."""
         _ = self.host
+        for loop in self.loops.values():
+            loop.runner.build()
+
+    def prepare(self) -> None:
+        """Build what a run builds otherwise, that of loops too."""
+        super().prepare()
+        for loop in self.loops.values():
+            loop.runner.prepare()
 
     @property
     @abstractmethod
@@ -195,6 +224,8 @@ class SteppedRunner(Runner):
         self.check_inputs(inputs)
         if check_races:
             self.refuse_races()
+            for loop in self.loops.values():
+                loop.check_races = True
         network, file = self.parts.network, self.parts.file
         spoil(self.arenas[ACTIVATIONS], self.seed)
         for name, value in network.inputs:
@@ -210,6 +241,8 @@ class SteppedRunner(Runner):
                 begin = time.perf_counter()
                 host[number](self.arenas)
                 taken = time.perf_counter() - begin
+                if number in self.loops:
+                    taken = self.loops[number].host_seconds
                 seconds[number] = file.host_seconds.get(number, taken)
             if watch is not None:
                 stays = file.kernels[number].stays if kind == "words" else None
@@ -228,23 +261,36 @@ class SteppedRunner(Runner):
         if they were not measured."""
         file = self.parts.file
         kernels: list[KernelProfile] = []
+        looped = 0
         for kind, number in file.steps:
             if kind == "words":
-                kernels.append(self._kernel(times, number))
+                kernels.append(_later(self._kernel(times, number), looped))
+            elif number in self.loops:
+                loop = self.loops[number]
+                begin = max((kernel.end or 0.0 for kernel in kernels), default=0.0)
+                kernels.extend(loop.kernels(begin))
+                looped += loop.cycles
             elif isinstance(op := self._ops[number], KernelOp):
                 nodes = tuple(dict.fromkeys(o.node_name for o in op.operations if o.node_name))
                 taken = None if seconds is None else seconds[number]
                 kernels.append(KernelProfile(op.symbol.data, nodes, seconds=taken, on_host=True))
-        total = max(times.cycles, 1)
+        total = max(times.cycles + looped, 1)
+        busy, main_bytes, memory = dict(times.busy), times.main_bytes, 0
+        for loop in self.loops.values():
+            one = loop.profile
+            for name, share in one.engines.items():
+                busy[name] = busy.get(name, 0.0) + share * loop.cycles
+            main_bytes += loop.loop.count * (one.dram_bytes or 0)
+            memory += one.peak_memory_bytes
         return Profile(
             kernels=tuple(kernels),
-            cycles=times.cycles,
+            cycles=times.cycles + looped,
             clock_hz=self.parts.machine.clock_hz,
-            dram_bytes=times.main_bytes,
+            dram_bytes=main_bytes,
             host_seconds=None if seconds is None else sum(seconds.values()),
             elapsed_seconds=None if seconds is None else self._elapsed(times, seconds),
-            peak_memory_bytes=sum(file.arenas.values()) + self.parts.image.size,
-            engines={name: busy / total for name, busy in times.busy.items()},
+            peak_memory_bytes=sum(file.arenas.values()) + self.parts.image.size + memory,
+            engines={name: cycles / total for name, cycles in busy.items()},
         )
 
     def _elapsed(self, times: Times, seconds: Mapping[int, float]) -> float:
@@ -254,7 +300,9 @@ class SteppedRunner(Runner):
         steps: list[Step] = []
         for kind, number in file.steps:
             if kind == "host":
-                steps.append(step_of(self._ops[number], True, seconds[number]))
+                loop = self.loops.get(number)
+                taken = 0.0 if loop is None else loop.cycles / clock
+                steps.append(step_of(self._ops[number], True, seconds[number] + taken))
                 continue
             moved = times.kernel_cycles
             taken = float(moved[number]) / clock if number < moved.size else 0.0
@@ -331,6 +379,13 @@ class WordRunner(TimedRunner):
         if not report.clean:
             rows = self.parts.file.kernels
             raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
+
+
+def _later(kernel: KernelProfile, cycles: int) -> KernelProfile:
+    """A kernel that runs so many cycles later than the program's own times say."""
+    if not cycles or kernel.start is None or kernel.end is None:
+        return kernel
+    return replace(kernel, start=kernel.start + cycles, end=kernel.end + cycles)
 
 
 def _info(name: str, value: SSAValue) -> TensorInfo:

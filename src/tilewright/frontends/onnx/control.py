@@ -1,5 +1,5 @@
 """The operators If, Loop and Scan: branches chosen at import or, both computed, at run time; loops
-unrolled."""
+kept, or unrolled."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import TilewrightError
+from tilewright.frontends.loops import LEAST_ROUNDS, BodyBuilder, Scanned
 from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
@@ -141,6 +142,11 @@ def loop(call: Call) -> Sequence[Item] | None:
     rounds = None if limit is None else int(limit.array.reshape(-1)[0])
     state = [value for value in others[1:] if value is not None]
     going = others[0] if others else None
+    if rounds is not None and call.flag(going, "condition") and rounds <= MAX_ROUNDS:
+        numbers = Constant(np.arange(rounds, dtype=np.int64), f"{call.node.name}.rounds")
+        kept = Rounds(call, graph, rounds, state, [(numbers, 0, False)], leads=1).loop()
+        if kept is not None:
+            return kept
     scanned: list[list[Item]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
     index = 0
     while (rounds is None or index < rounds) and call.flag(going, "condition"):
@@ -198,6 +204,17 @@ def scan(call: Call) -> Sequence[Item] | None:
             del shape[at.axis(axis, len(shape))]
             rows.append(Constant(np.zeros(shape, dtype_of_value(value)), ""))
         return [*state, *_no_rows(call, graph, [*state, *rows], axes_out)]
+    read = [
+        (value, at.axis(axis, len(shape_of_value(value))), bool(reverse))
+        for value, axis, reverse in zip(sequences, axes, back, strict=True)
+    ]
+    kept = Rounds(call, graph, length, state, read, backwards=[bool(b) for b in back_out]).loop()
+    if kept is not None:
+        count = len(state)
+        return [
+            *kept[:count],
+            *(_turned(at, v, a) for v, a in zip(kept[count:], axes_out, strict=True)),
+        ]
     scanned: list[list[Item]] = [[] for _ in range(outputs)]
     for index in range(length):
         parts = [
@@ -217,6 +234,106 @@ def scan(call: Call) -> Sequence[Item] | None:
             for rows, axis, reverse in zip(scanned, axes_out, back_out, strict=True)
         ),
     ]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds of a Loop or a Scan that can be one loop of the network: its body is imported once
+    (frontends/loops.py)."""
+
+    call: Call
+    graph: GraphProto
+    count: int
+    state: Sequence[Item]
+    """What is carried, before the first round."""
+    sequences: Sequence[tuple[Value, int, bool]]
+    """What each round reads an index of, the axis, and whether it does so from the end."""
+    leads: int = 0
+    """1 for a Loop: the body takes the round's number and the condition first, and gives the
+    condition first."""
+    backwards: Sequence[bool] = ()
+    """For each row that is collected, whether the first round's comes last."""
+
+    def loop(self) -> list[Item] | None:
+        """The results: what is carried, and each row collected along a first axis.
+
+        None where the rounds have to be written out: they are few, differ in shapes or element
+        types, or the body needs to know numbers that only writing them out tells.
+        """
+        network = self.call.body.network
+        tensors = all(isinstance(item, SSAValue | Constant) for item in self.state)
+        if not network.loops or self.count < LEAST_ROUNDS or not tensors:
+            return None
+        same = frozenset[int]()
+        while True:
+            found = self._tried(same)
+            if not isinstance(found, frozenset):
+                return found
+            same |= found
+
+    def _tried(self, same: frozenset[int]) -> list[Item] | frozenset[int] | None:
+        """The results, with the states ``same`` taken for what they are in all rounds; or further
+        states that no round changes."""
+        call, at, problems = self.call, self.call.at, self.call.body.problems
+        before = len(problems)
+        moving = [n for n in range(len(self.state)) if n not in same]
+        states = [at.stored(self._tensor(n)) for n in moving]
+        scanned = [Scanned(at.stored(v), axis, back) for v, axis, back in self.sequences]
+        network = BodyBuilder(call.body.network, states, scanned)
+        body = replace(call.body, network=network)
+        given: dict[int, Item] = dict(zip(moving, network.states, strict=True))
+        inputs = [given.get(n, item) for n, item in enumerate(self.state)]
+        ahead: list[Item] = []
+        if self.leads:
+            ahead = [network.parts[0], Constant(np.array(True), f"{call.node.name}.condition")]
+        try:
+            outer = [*ahead, *inputs, *network.parts[self.leads :]]
+            results = body.subgraph(call.node, self.graph, call.scope, outer)
+        except TilewrightError:
+            results = None
+        call.body.taken = body.taken
+        found = None
+        if results is not None and len(problems) == before:
+            found = self._found(network, results, moving)
+        if not isinstance(found, list):
+            network.discard()
+        del problems[before:]
+        return found
+
+    def _tensor(self, number: int) -> Value:
+        item = self.state[number]
+        assert isinstance(item, SSAValue | Constant)
+        return item
+
+    def _found(
+        self, network: BodyBuilder, results: Sequence[Item], moving: Sequence[int]
+    ) -> list[Item] | frozenset[int] | None:
+        if self.leads:
+            going, *results = results
+            if not isinstance(going, Constant) or not bool(going.array.all()):
+                return None
+        inner, states = self.call.at.within(network), network.states
+        if any(not isinstance(item, SSAValue | Constant) for item in results):
+            return None
+        still = [n for n, old in zip(moving, states, strict=True) if results[n] is old]
+        if still:
+            return frozenset(still)
+        news = [inner.stored(tensor_of(inner, results[n])) for n in moving]
+        rows = [inner.stored(tensor_of(inner, item)) for item in results[len(self.state) :]]
+        if not (news or rows) or not network.fits(news, rows):
+            return None
+        backwards = self.backwards or [False] * len(rows)
+        finals, stacks = network.loop(self.call.at, self.count, news, rows, backwards)
+        last = dict(zip(moving, finals, strict=True))
+        return [*(last.get(n, item) for n, item in enumerate(self.state)), *stacks]
+
+
+def _turned(at: Lowering, value: Item, axis: int) -> Value:
+    """What is collected along a first axis, along another."""
+    tensor = tensor_of(at, value)
+    axis = at.axis(axis, len(shape_of_value(tensor)))
+    order = list(range(1, len(shape_of_value(tensor))))
+    return at.transpose(at.stored(tensor), (*order[:axis], 0, *order[axis:]))
 
 
 def _no_rows(

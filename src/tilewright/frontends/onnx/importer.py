@@ -32,18 +32,21 @@ def import_onnx(
     shapes: Shapes | None = None,
     constants: Constants | None = None,
     stored: Mapping[str, Array] | None = None,
+    loops: bool = False,
 ) -> Imported:
     """Read an ONNX model (operator sets 1 to the installed onnx's newest) into the graph dialect.
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
     data outside. ``shapes`` settles dims that the model leaves open; ``constants`` gives
     inputs their values for good, so that shapes and axes may come from them; ``stored``
-    are the model's own constants that the caller holds in its place. An input
+    are the model's own constants that the caller holds in its place. With ``loops``, loops and
+    recurrent layers of more than a few rounds are loops of the network; otherwise every round of
+    them is written out. An input
     with a size of 0 holds nothing, and is no input of the network. Raises TilewrightError with
     every reason for which the model is refused.
     """
     read = source if isinstance(source, Source) else read_model(source)
-    return _Importer(read, shapes, constants, stored or {}).run()
+    return _Importer(read, shapes, constants, stored or {}, loops).run()
 
 
 class _Importer:
@@ -55,6 +58,7 @@ class _Importer:
         shapes: Shapes | None,
         constants: Constants | None,
         stored: Mapping[str, Array],
+        loops: bool,
     ) -> None:
         self.source = source
         self.graph = source.model.graph
@@ -74,6 +78,7 @@ class _Importer:
             arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
         self.network = NewNetwork(self.name, list(kinds.items()), self.outputs)
+        self.network.loops = loops
         values: dict[str, Item | Unknown] = dict.fromkeys(inputs, UNKNOWN)
         values.update(self.network.operator.inputs)
         values.update({name: Constant(array, name) for name, array in arrays.items()})

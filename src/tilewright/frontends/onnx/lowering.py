@@ -54,6 +54,10 @@ class Lowering(Emitter):
         """The same node with other operands, for rules that other operators share."""
         return Lowering(self.node, self.attributes, operands, self.network)
 
+    def within(self, network: NetworkBuilder) -> Lowering:
+        """The same node as it appends to another network, the body of a loop, say."""
+        return Lowering(self.node, self.attributes, self.operands, network)
+
     # Attributes
 
     def integer(self, name: str, default: int = 0) -> int:

@@ -41,11 +41,14 @@ class OpenedOnnx(Opened):
         in_memory = isinstance(model, ModelProto)
         self.name = network_name((model.graph.name or "network") if in_memory else model.stem)
 
-    def load(self, shapes: Shapes | None = None) -> Imported:
+    def load(self, shapes: Shapes | None = None, *, loops: bool = False) -> Imported:
         """The network for these shapes."""
         source, self._source = self._source, None
         imported = import_onnx(
-            self.model if source is None else source, shapes=shapes, constants=self.constants
+            self.model if source is None else source,
+            shapes=shapes,
+            constants=self.constants,
+            loops=loops,
         )
         return imported.named(self.name)
 

@@ -34,7 +34,7 @@ IDENTIFIER = b"TFL3"
 """Bytes 4 to 8 of every TensorFlow Lite file."""
 
 
-def import_tflite(path: Path, *, shapes: Shapes | None = None) -> Imported:
+def import_tflite(path: Path, *, shapes: Shapes | None = None, loops: bool = False) -> Imported:
     """Read a TensorFlow Lite file into the graph dialect.
 
     ``shapes`` settles inputs whose sizes the model leaves open. Raises TilewrightError, also where
@@ -53,7 +53,7 @@ def import_tflite(path: Path, *, shapes: Shapes | None = None) -> Imported:
             help="pip install tilewright[tensorflow], or convert it where they are: "
             "python -m tf2onnx.convert --tflite model.tflite --output model.onnx",
         )
-    imported = import_onnx(_converted(data, title), shapes=shapes)
+    imported = import_onnx(_converted(data, title), shapes=shapes, loops=loops)
     return replace(imported, digest=sha256(data).hexdigest())
 
 

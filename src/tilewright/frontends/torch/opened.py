@@ -61,9 +61,9 @@ class OpenedTorch(Opened):
         self._model.graph.name = self.name
         self.signature = with_bounds(signature_of(self._model.graph), program)
 
-    def load(self, shapes: Shapes | None = None) -> Imported:
+    def load(self, shapes: Shapes | None = None, *, loops: bool = False) -> Imported:
         """The network for these shapes."""
-        imported = import_onnx(self._model, shapes=shapes, stored=self._weights)
+        imported = import_onnx(self._model, shapes=shapes, stored=self._weights, loops=loops)
         return replace(imported, digest=_digest(imported.digest, self._weights))
 
     def files(self) -> Mapping[str, Path]:

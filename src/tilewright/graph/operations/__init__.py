@@ -29,6 +29,7 @@ from tilewright.graph.operations import (
     winograd,
 )
 from tilewright.graph.operations.base import OPERATIONS
+from tilewright.graph.operations.loops import LoopOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
@@ -43,7 +44,9 @@ BY_NAME: dict[str, type[Operation]] = {op.name.removeprefix("graph."): op for op
 """The operations by their names without the dialect."""
 
 GRAPH = Dialect(
-    "graph", [*OPERATIONS, WeightOp, ScratchOp, OutputOp, YieldOp, KernelOp, NetworkOp], []
+    "graph",
+    [*OPERATIONS, LoopOp, WeightOp, ScratchOp, OutputOp, YieldOp, KernelOp, NetworkOp],
+    [],
 )
 """The graph dialect, for a context."""
 
@@ -67,4 +70,13 @@ def parse(text: str) -> ModuleOp:
     return module
 
 
-__all__ = ["BY_NAME", "GRAPH", "OPERATIONS", "Operation", "context", "load_dialects", "parse"]
+__all__ = [
+    "BY_NAME",
+    "GRAPH",
+    "OPERATIONS",
+    "LoopOp",
+    "Operation",
+    "context",
+    "load_dialects",
+    "parse",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.graph.passes.absorb_constants import AbsorbConstants
 from tilewright.graph.passes.assign_layouts import AssignLayouts
 from tilewright.graph.passes.compress_weights import CompressWeights
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
@@ -23,6 +24,7 @@ from tilewright.graph.passes.read_short_floats import ReadShortFloats
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.state_scales import StateScales
 from tilewright.graph.passes.subsample import Subsample
+from tilewright.graph.passes.unroll_loops import UnrollLoops
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
@@ -31,6 +33,7 @@ from tilewright.machine.numbers import integers_of, is_mixed
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
+        AbsorbConstants,
         AssignLayouts,
         CompressWeights,
         ComputeInIntegers,
@@ -51,6 +54,7 @@ PASSES: dict[str, type[ModulePass]] = {
         Simplify,
         StateScales,
         Subsample,
+        UnrollLoops,
     )
 }
 """Every graph pass by its name on the command line, but those that machines bring (own.py)."""
@@ -75,6 +79,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
         PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),
         PassEntry(FoldConstants(), "and what they leave unused goes"),
+        PassEntry(AbsorbConstants(), "weights that have been folded are known to loops' bodies"),
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.graph.dialect import WeightOp, network_of
-from tilewright.graph.operations import Operation
+from tilewright.graph.operations import LoopOp, Operation
 from tilewright.graph.passes.editing import (
     add_weight,
     bytes_of,
@@ -56,7 +56,7 @@ class FoldConstants(ModulePass):
         merge_weights(network)
 
     def _foldable(self, op: Operation) -> bool:
-        if op.operation == self.keep:
+        if op.operation == self.keep or isinstance(op, LoopOp):
             return False
         known = all(isinstance(value.owner, WeightOp) for value in op.inputs)
         return known and len(op.inputs) > 0 and bytes_of(op.result) <= self.maximum_bytes

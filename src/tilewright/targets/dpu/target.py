@@ -91,6 +91,11 @@ class CoreTarget(WordTarget):
         """A runner on the simulated core."""
         return CoreRunner(self.core, *read_package(directory, self.core))
 
+    def takes_loops(self, machine: Machine) -> bool:
+        """The host runs the rounds."""
+        del machine
+        return True
+
     def simulator(self, machine: Machine) -> Timer:
         """Cycles of the words of a kernel; planning prices the commands of its tile program, which
         takes less time."""

@@ -60,6 +60,10 @@ class InstructionTarget(WordTarget):
         parts, instructions = read_package(directory, self.instruction_set)
         return (InstructionRunner if parts.machine.c is None else CRunner)(parts, instructions)
 
+    def takes_loops(self, machine: Machine) -> bool:
+        """Where programs are words; C functions of a machine do not run one another's rounds."""
+        return machine.c is None
+
     def timer(self, machine: Machine) -> Timer | None:
         """The timing core on the kernel's commands."""
         return timer(machine, self.instruction_set(machine))

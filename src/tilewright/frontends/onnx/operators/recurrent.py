@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: their steps one after another, each a product and maps."""
+"""RNN, GRU and LSTM: their steps one after another or in a loop, each a product and maps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.frontends.loops import LEAST_ROUNDS, BodyBuilder, Scanned
 from tilewright.frontends.moves import cut, element_at, stretch
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
@@ -131,76 +132,142 @@ def _run(
     count = 2 if direction == "bidirectional" else 1
     if at.shape(1)[:2] != (count, gates * hidden) or at.shape(2) != (count, gates * hidden, hidden):
         raise at.misfit("its weights do not fit its hidden size")
-    going = _going(at, length, batch)
-    functions = _activations(at, list(defaults) * count)
-    if at.number("clip"):
-        # As ONNX Runtime has it: what an LSTM's memory gives is not clipped.
-        functions = [
-            function if index % len(defaults) == 2 else _clipped(at, function)
-            for index, function in enumerate(functions)
-        ]
-    outputs: list[list[SSAValue]] = []
+    looped = at.network.loops and length >= LEAST_ROUNDS
+    steps = _Steps(at, step, defaults, products, hidden, count, length, batch)
+    mask = _all_going(at, length, batch) if looped else None
+    going = [] if looped else _going(at, length, batch)
+    outputs: list[SSAValue] = []
     finals: list[State] = []
     for number in range(count):
         back = direction == "reverse" or number == 1
-
-        def part(index: int, number: int = number) -> SSAValue:
-            return element_at(at, at.tensor(index), 0, number)
-
-        bias = part(3) if at.has(3) else None
+        bias = steps.part(3, number) if at.has(3) else None
         half = gates * hidden
-        cell = Cell(
-            at,
-            hidden,
-            functions[number * len(defaults) :],
-            part(2),
+        kept = (
+            steps.part(2, number),
             None if bias is None else stretch(at, bias, 0, half, 2 * half),
-            [stretch(at, part(7), 0, i * hidden, (i + 1) * hidden) for i in range(3)]
+            [stretch(at, steps.part(7, number), 0, i * hidden, (i + 1) * hidden) for i in range(3)]
             if states == 2 and at.has(7)
-            else (),
-            products(at, 2, number),
+            else [],
         )
-        projected = products(at, 1, number)(x, part(1))
+        cell = None if looped else steps.cell(at, number, *kept)
+        projected = products(at, 1, number)(x, steps.part(1, number))
         if bias is not None:
             projected = at.emit("add", projected, stretch(at, bias, 0, 0, half))
         state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
-        rows: list[SSAValue] = []
-        for time in range(length)[:: -1 if back else 1]:
-            new = step(cell, element_at(at, projected, 0, time), state)
-            row, goes = new[0], going[time]
-            if goes is not None:
-                row = at.emit("select", goes, row, at.made(0, row, "zero"))
-                pairs = zip(new, state, strict=True)
-                new = tuple(at.emit("select", goes, now, before) for now, before in pairs)
-            state = new
-            rows.append(at.reshape(row, (1, 1, batch, hidden)))
-        outputs.append(rows[::-1] if back else rows)
-        if going[0] is not None:  # ONNX Runtime gives zeros for a sequence of no step.
-            state = (
-                at.emit("select", going[0], state[0], at.made(0, state[0], "zero")),
-                *state[1:],
-            )
+        if cell is None:
+            taken = [projected] if mask is None else [projected, mask]
+            body = BodyBuilder(at.network, state, [Scanned(value, 0, back) for value in taken])
+            cell = steps.cell(at.within(body), number, *kept)
+            rows, state = steps.looped(cell, body, back)
+        else:
+            rows, state = steps.unrolled(cell, projected, state, going, back)
+        outputs.append(rows)
+        first = going[0] if mask is None and going else None
+        if mask is not None:
+            first = element_at(at, mask, 0, 0)
+        if first is not None:  # ONNX Runtime gives zeros for a sequence of no step.
+            zeros = at.made(0, state[0], "zero")
+            state = (at.emit("select", first, state[0], zeros), *state[1:])
         finals.append(state)
     return _results(at, outputs, finals, states)
 
 
+@dataclass(frozen=True)
+class _Steps:
+    """The steps of a node, of each direction in turn."""
+
+    at: Lowering
+    step: Step
+    defaults: Sequence[str]
+    products: Products
+    hidden: int
+    directions: int
+    length: int
+    batch: int
+
+    def unrolled(
+        self,
+        cell: Cell,
+        projected: SSAValue,
+        state: State,
+        going: Sequence[SSAValue | None],
+        back: bool,
+    ) -> tuple[SSAValue, State]:
+        """The rows of all steps, [steps, 1, batch, hidden], and the last state: step by step."""
+        at = self.at
+        rows: list[SSAValue] = []
+        for time in range(self.length)[:: -1 if back else 1]:
+            row, state = self._one(cell, element_at(at, projected, 0, time), state, going[time])
+            rows.append(at.reshape(row, (1, 1, self.batch, self.hidden)))
+        return _joined(at, rows[::-1] if back else rows, 0), state
+
+    def looped(self, cell: Cell, body: BodyBuilder, back: bool) -> tuple[SSAValue, State]:
+        """The same as a loop over ``body``, of which the cell is a part."""
+        x, *mask = body.parts
+        row, new = self._one(cell, x, tuple(body.states), mask[0] if mask else None)
+        finals, (rows,) = body.loop(self.at, self.length, new, [row], [back])
+        shape = (self.length, 1, self.batch, self.hidden)
+        return self.at.reshape(rows, shape), tuple(finals)
+
+    def _one(
+        self, cell: Cell, x: SSAValue, state: State, goes: SSAValue | None
+    ) -> tuple[SSAValue, State]:
+        """One step: its row, and the state after it. A sequence that has ended, where ``goes`` is
+        false, keeps its state and gives zeros."""
+        at = cell.at
+        new = self.step(cell, x, state)
+        if goes is None:
+            return new[0], new
+        row = at.emit("select", goes, new[0], at.made(0, new[0], "zero"))
+        pairs = zip(new, state, strict=True)
+        return row, tuple(at.emit("select", goes, now, before) for now, before in pairs)
+
+    def part(self, index: int, number: int) -> SSAValue:
+        """An operand's part of one direction."""
+        return element_at(self.at, self.at.tensor(index), 0, number)
+
+    def functions(self, at: Lowering) -> list[Activation]:
+        """The functions of the gates of all directions, whose operations ``at`` appends."""
+        functions = _activations(at, list(self.defaults) * self.directions)
+        if not at.number("clip"):
+            return functions
+        # As ONNX Runtime has it: what an LSTM's memory gives is not clipped.
+        return [
+            function if index % len(self.defaults) == 2 else _clipped(at, function)
+            for index, function in enumerate(functions)
+        ]
+
+    def cell(
+        self,
+        at: Lowering,
+        number: int,
+        recurrence: SSAValue,
+        bias: SSAValue | None,
+        peepholes: Sequence[SSAValue],
+    ) -> Cell:
+        """A direction's cell, whose operations ``at`` appends."""
+        functions = self.functions(at)[number * len(self.defaults) :]
+        product = self.products(at, 2, number)
+        return Cell(at, self.hidden, functions, recurrence, bias, peepholes, product)
+
+
 def _results(
-    at: Lowering, outputs: Sequence[list[SSAValue]], finals: Sequence[State], states: int
+    at: Lowering, outputs: Sequence[SSAValue], finals: Sequence[State], states: int
 ) -> Sequence[Value]:
     """Y, and the last states, batch first if the layout says so."""
-
-    def joined(values: Sequence[SSAValue], axis: int) -> SSAValue:
-        return values[0] if len(values) == 1 else at.emit("concat", *values, axis=axis)
-
-    y = joined([joined(rows, 0) for rows in outputs], 1)
+    y = _joined(at, outputs, 1)
     lasts = [
-        joined([at.reshape(state[i], (1, *shape_of(state[i]))) for state in finals], 0)
+        _joined(at, [at.reshape(state[i], (1, *shape_of(state[i]))) for state in finals], 0)
         for i in range(states)
     ]
     if at.integer("layout"):
         y = at.transpose(y, (2, 0, 1, 3))
         lasts = [at.transpose(value, (1, 0, 2)) for value in lasts]
     return [y, *lasts][: len(at.node.outputs)]
+
+
+def _joined(at: Lowering, values: Sequence[SSAValue], axis: int) -> SSAValue:
+    return values[0] if len(values) == 1 else at.emit("concat", *values, axis=axis)
 
 
 def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
@@ -219,6 +286,22 @@ def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
         None if known is not None and (known > time).all() else at.apply("less", time, lengths)
         for time in range(length)
     ]
+
+
+def _all_going(at: Lowering, length: int, batch: int) -> SSAValue | None:
+    """The same for all steps at once, [steps, batch, 1]; None where all sequences have all."""
+    if not at.has(4):
+        return None
+    if at.shape(4) != (batch,):
+        raise at.misfit(f"{batch} sequences have lengths {list(at.shape(4))}")
+    times = np.arange(length, dtype=np.int32).reshape(length, 1, 1)
+    known = at.constant(4)
+    if known is not None:
+        if (known >= length).all():
+            return None
+        return at.weight(times < known.reshape(1, batch, 1), f"{at.node.name}.going")
+    lengths = at.reshape(at.cast(at.tensor(4), np.int32), (1, batch, 1))
+    return at.emit("less", at.weight(times, f"{at.node.name}.times"), lengths)
 
 
 def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:
