@@ -109,7 +109,7 @@ def diff(
         progress("import", 0, 0)
         source, shapes = bound_model(model, options, inputs, progress)
         imported = (
-            source.load(shapes)
+            source.load(shapes, loops=chosen_target.takes_loops(machine))
             if isinstance(source, frontends.Opened)
             else frontends.load(model, shapes=shapes, caffemodel=options.caffemodel)
         )
@@ -123,8 +123,9 @@ def diff(
         shares: dict[str, Noise] = {}
         if with_float and machine.fixed_bits:
             state = run_pipeline(
-                imported, chosen_target, machine, numbers=chosen, progress=progress, until="kernels"
-            )
+                imported, chosen_target, machine, numbers=chosen, progress=progress,
+                until="kernels", loops=True,
+            )  # fmt: skip
             results = {row.kernel: plain(row.value, row.array) for row in layers if row.kernel}
             shares = noise(state.network, state.weights, arrays, results)
         progress("reference", 0, 0)

@@ -111,16 +111,16 @@ def _compiled(
         numbers=state.numbers,
         progress=state.progress,
         exact_memory=state.exact_memory,
-        ask=state.planner.ask,
         hold=state.hold,
         until="calibrate" if target.falls_back else "tile",
         name=symbol,
         loops=True,
         settled=True,
+        planner=state.planner,
     )
-    if state.samples is None:
-        body.samples = None
     settle_engines(body)
+    if state.samples is None:
+        body.samples = None  # They were drawn: nothing is told of what they lose.
     return body
 
 

@@ -360,6 +360,7 @@ def run_pipeline(
     name: str = "",
     loops: bool = False,
     settled: bool = False,
+    planner: Planner | None = None,
 ) -> CompilationState:
     """Take a model through the pipeline, to the end of the stage ``until``.
 
@@ -367,12 +368,13 @@ def run_pipeline(
     plan before the machine's cost model is.
     With ``hold`` tensors may stay on the chip between kernels (network/residency.py). With
     ``loops`` loops stay loops where the target takes them (compiler/loops.py), else all are
-    unrolled. ``settled`` says that the numbers that are asked for are those of a network around.
+    unrolled. For the body of a loop, ``settled`` says that the numbers that are asked for are those
+    of the network around, whose ``planner`` knows kernels that are alike.
     """
     runner = PassRunner(CompilerContext(machine), dump)
     state = CompilationState(
         target, machine, model, shapes or {}, calibration, progress, runner,
-        Planner(machine, target.timer(machine), ask=ask), exact_memory,
+        planner or Planner(machine, target.timer(machine), ask=ask), exact_memory,
     )  # fmt: skip
     state.caffemodel, state.ranges, state.numbers = caffemodel, ranges, numbers
     state.factors, state.hold, state.name = factors, hold, name

@@ -141,8 +141,9 @@ def explain(
     node."""
     with target.planner("model", machine) as planner:
         state = run_pipeline(
-            model, target, machine, numbers=numbers, ask=planner, until="import", **options
-        )
+            model, target, machine, numbers=numbers, ask=planner, until="import", loops=True,
+            **options,
+        )  # fmt: skip
         imported = state.network.clone()
         objections = _prepare(state)
         calibrate(state)
@@ -208,8 +209,19 @@ class _Fates:
         """Node -> its operations as they were imported."""
         for op in operations_of(imported):
             self.origin.setdefault(op.node_name, []).append(op)
+        self.places: dict[KernelOp, tuple[str, CompilationState]] = {}
+        """The name of each kernel, behind that of the loop that it is in, and its compilation."""
+        self._enter_all(state, "")
+
+    def _enter_all(self, state: CompilationState, before: str) -> None:
+        """Enter the operations of a network, and of the bodies of its loops."""
         for op in network_of(state.network).block.ops:
             if isinstance(op, KernelOp):
+                symbol = op.symbol.data
+                if symbol in state.loops:
+                    self._enter_all(state.loops[symbol].body, f"{before}{symbol}.")
+                    continue
+                self.places[op] = f"{before}{symbol}", state
                 for inner in op.operations:
                     self._enter(op, inner)
             elif isinstance(op, Operation):
@@ -251,7 +263,7 @@ class _Fates:
         entries = self.kernels.get(blank.node)
         if not entries:
             return None
-        symbols = tuple(kernel.symbol.data for kernel, _, _ in entries)
+        symbols = tuple(self.places[kernel][0] for kernel, _, _ in entries)
         hosts = [kernel for kernel, _, _ in entries if kernel.on_host]
         kernel, op, merged = entries[-1]
         how = ""
@@ -273,10 +285,11 @@ class _Fates:
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:
-        refused = self.state.refusal_of(kernel.symbol.data)
+        _, state = self.places[kernel]
+        refused = state.refusal_of(kernel.symbol.data)
         if refused is not None:
             return Objection(refused.code, refused.reason, refused.help)
-        known = self.objections.get(kernel.symbol.data)
+        known = self.objections.get(kernel.symbol.data) if state is self.state else None
         if known is None:
             known = objection_to(kernel.anchor, self.state.machine)
         if known is None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.interpreter import round_of
 from tilewright.graph.operation import Operation
+from tilewright.graph.operations.loops import LoopOp
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
@@ -46,7 +48,7 @@ def noise(
         if isinstance(op, WeightOp):
             true[op.result] = given[op.result] = weights.get(op.symbol.data)
         elif isinstance(op, KernelOp):
-            wanted, disturbed = _kernel(op, true), _kernel(op, given)
+            wanted, disturbed = (_kernel(op, arrays, weights) for arrays in (true, given))
             true[op.result] = wanted
             array = computed.get(op.symbol.data)
             given[op.result] = (
@@ -65,7 +67,7 @@ def noise(
     return result
 
 
-def _kernel(kernel: KernelOp, arrays: Mapping[SSAValue, Array]) -> Array:
+def _kernel(kernel: KernelOp, arrays: Mapping[SSAValue, Array], weights: WeightStore) -> Array:
     """A kernel's result by its meaning."""
     values: dict[SSAValue, Array] = {
         argument: arrays[value]
@@ -73,5 +75,10 @@ def _kernel(kernel: KernelOp, arrays: Mapping[SSAValue, Array]) -> Array:
     }
     with np.errstate(all="ignore"):
         for op in kernel.operations:
-            values[op.result] = op.evaluate(*(values[value] for value in op.inputs))
+            operands = [values[value] for value in op.inputs]
+            values[op.result] = (
+                op.run(operands, round_of(op, weights))
+                if isinstance(op, LoopOp)
+                else op.evaluate(*operands)
+            )
     return values[kernel.computed]
