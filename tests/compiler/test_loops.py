@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -234,3 +235,17 @@ def test_a_body_that_comes_quantised_is_computed_in_integers(target: str, tmp_pa
     (inner,) = [op for op in made.graph.walk() if isinstance(op, LoopOp)]
     kinds = {str(op.results[0].type) for op in inner.walk() if op.results}
     assert any("i8" in kind for kind in kinds)
+
+
+def test_a_trace_shows_all_rounds_as_one_bar(tmp_path: Path) -> None:
+    path = saved(MODELS["gru"], tmp_path / "model.onnx")
+    made = tilewright.compile(path, "cambricon-x", directory=tmp_path / "package")
+    made.run(drawn(made), trace=tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    bars = [event for event in events if event["ph"] == "X" and event["tid"] == 0]
+    (bar,) = [event for event in bars if "rounds" in event["args"]]
+    assert bar["name"].startswith("5 rounds of ") and bar["args"]["rounds"] == 5
+    cycles = sum(event["args"]["cycles"] for event in bars)
+    assert cycles == pytest.approx(made.profile.cycles, abs=2)
+    ends = sorted((event["ts"], event["ts"] + event["dur"]) for event in bars)
+    assert all(first[1] <= second[0] + 1e-6 for first, second in itertools.pairwise(ends))

@@ -201,7 +201,9 @@ def _kernel(row: Row) -> str:
 
 def _details(row: Row) -> list[str]:
     """Return the lines below a kernel's row: its nodes, schedule and limits."""
-    facts = [("nodes", ", ".join(row["nodes"])), ("why", row.get("reason", ""))]
+    rounds = f"{row['rounds']} of a loop, counted together" if "rounds" in row else ""
+    facts = [("nodes", ", ".join(row["nodes"])), ("rounds", rounds)]
+    facts += [("why", row.get("reason", ""))]
     facts += [("schedule", row["schedule"]), ("bound by", row.get("slow_move", ""))]
     facts += [("limited by", row.get("why_low", ""))]
     facts += [("not balanced", row.get("unbalanced", ""))]

@@ -62,6 +62,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
             row["seconds"] = entry.host_seconds
         if entry.energy_pj:
             row["energy_pj"] = dict(entry.energy_pj)
+        if entry.rounds > 1:
+            row["rounds"] = entry.rounds
         if entry.reason:
             row["reason"] = entry.reason
         if entry.slow_move:

@@ -2,15 +2,17 @@
 
 Open the file at https://ui.perfetto.dev or chrome://tracing. The first track shows the kernels,
 each from the end of all that came before it to its own end; then comes one track per engine with
-its commands; then the counters. Where latencies of an engine's transfers overlap, a command is
+its commands; then the counters. The rounds of a loop, whose body is a program of its own, are one
+bar of the first track. Where latencies of an engine's transfers overlap, a command is
 drawn from the end of the one before; ``args`` has its own start.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,21 @@ class Counter:
     values: Sequence[float]
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """A loop of a run: the rounds of a body that is a program of its own."""
+
+    name: str
+    nodes: Sequence[str]
+    count: int
+    start: float
+    end: float
+    bytes: int
+    """Bytes through main memory, of all rounds."""
+    kernels: Mapping[str, float]
+    """The cycles of the body's kernels, of all rounds."""
+
+
 def write_trace(
     path: Path,
     spans: Spans,
@@ -45,18 +62,20 @@ def write_trace(
     label: Callable[[int], str] | None = None,
     line: Callable[[int], str] | None = None,
     counters: Iterable[Counter] = (),
+    loops: Sequence[Rounds] = (),
 ) -> None:
     """Write one event per command; ``kernels[k]`` names kernel k, ``nodes[k]`` its model nodes.
 
     ``label`` names a command (by default it bears its kernel's name), ``line`` its place in a
-    source text. ``counters`` come as tracks of their own. Times are those of ``machine.clock_hz``.
+    source text. ``counters`` come as tracks of their own. ``loops`` run between kernels, and are
+    bars of the kernels' track: one for all rounds. Times are those of ``machine.clock_hz``.
     The same spans give the same bytes; the file is written piece by piece, in memory that does not
     grow with the number of commands.
     """
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         separator = ""
-        for event in _events(spans, commands, machine, kernels, nodes, label, line):
+        for event in _events(spans, commands, machine, kernels, nodes, label, line, loops):
             file.write(separator + event)
             separator = ",\n"
         for event in _counted(counters, machine):
@@ -73,6 +92,7 @@ def _events(
     nodes: Sequence[Sequence[str]],
     label: Callable[[int], str] | None,
     line: Callable[[int], str] | None,
+    loops: Sequence[Rounds],
 ) -> Iterator[str]:
     tracks = ["kernels", *(engine.name for engine in machine.engines)]
     yield _json({"ph": "M", "pid": 0, "name": "process_name", "args": {"name": machine.name}})
@@ -93,13 +113,31 @@ def _events(
             f'"dur": {(end - start) * scale:.6f}, "args": {{{args}}}}}'
         )
 
-    before = 0.0
+    before, waiting = 0.0, list(loops)
+
+    def rounds(until: float) -> Iterator[str]:
+        """The bars of the loops that begin before a time."""
+        nonlocal before
+        while waiting and waiting[0].start < until:
+            loop = waiting.pop(0)
+            cycles = ", ".join(f"{_json(k)}: {c:.3f}" for k, c in loop.kernels.items())
+            args = (
+                f'"nodes": {_json(list(loop.nodes))}, "bytes": {loop.bytes}, '
+                f'"cycles": {loop.end - loop.start:.3f}, "rounds": {loop.count}, '
+                f'"kernels": {{{cycles}}}'
+            )
+            name = _json(f"{loop.count} rounds of {loop.name}")
+            yield complete(0, name, loop.start, loop.end, args)
+            before = max(before, loop.end)
+
     for kernel, end in enumerate(spans.kernel_end.tolist()):
+        yield from rounds(end)
         if end > before:
             size = int(spans.kernel_bytes[kernel])
             args = f'"nodes": {about[kernel]}, "bytes": {size}, "cycles": {end - before:.3f}'
             yield complete(0, names[kernel], before, end, args)
             before = end
+    yield from rounds(inf)
     last = [0.0] * len(machine.engines)
     for begin in range(0, len(commands), _CHUNK):
         part = slice(begin, begin + _CHUNK)

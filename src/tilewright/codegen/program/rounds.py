@@ -10,18 +10,37 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tilewright.codegen.program.interface import KernelProfile, Profile, Runner
 from tilewright.errors import refuse
 from tilewright.graph.arenas import Arenas, read_value, write_value
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations.loops import LoopOp
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.simulate.commands import TimedArray
+from tilewright.simulate.timing import Spans
+from tilewright.simulate.trace import Rounds
 
 LOOPS = "loops"
 """The folder of a program that holds the packages of its loops' bodies."""
 
 Opener = Callable[[Path], Runner]
 """Makes a runner of the files of a program."""
+
+
+def later(spans: Spans, commands: TimedArray, offsets: NDArray[np.float64]) -> Spans:
+    """Spans of commands and kernels, each later by the offset of its kernel."""
+    moved = offsets[commands["kernel"]]
+    ran = spans.kernel_end > 0
+    return replace(
+        spans,
+        start=spans.start + moved,
+        data=spans.data + moved,
+        end=spans.end + moved,
+        kernel_end=spans.kernel_end + np.where(ran, offsets[: spans.kernel_end.size], 0.0),
+    )
 
 
 class LoopStep:
@@ -83,6 +102,20 @@ class LoopStep:
                 dram_bytes=None if kernel.dram_bytes is None else kernel.dram_bytes * count,
                 seconds=None if kernel.seconds is None else kernel.seconds * count,
             )
+
+    def bar(self, begin: float) -> Rounds:
+        """What a trace shows of all rounds, from a cycle on."""
+        kernels = list(self.kernels(begin))
+        nodes = dict.fromkeys(node for kernel in kernels for node in kernel.nodes)
+        return Rounds(
+            self.symbol,
+            list(nodes),
+            self.loop.count,
+            begin,
+            begin + self.cycles,
+            self.loop.count * (self.profile.dram_bytes or 0),
+            {kernel.symbol: kernel.cycles for kernel in kernels if kernel.cycles is not None},
+        )
 
     @property
     def cycles(self) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from tilewright.codegen.program.interface import (
     TensorInfo,
     Watch,
 )
-from tilewright.codegen.program.rounds import LoopStep, Opener
+from tilewright.codegen.program.rounds import LoopStep, Opener, later
 from tilewright.codegen.words import Instruction, Program
 from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
@@ -43,7 +43,7 @@ from tilewright.numerics.poison import spoil
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.races import RaceReport, race_error
 from tilewright.simulate.timing import Timeline, simulate
-from tilewright.simulate.trace import Events, write_trace
+from tilewright.simulate.trace import Events, Rounds, write_trace
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,12 @@ class SteppedRunner(Runner):
         """Write the timeline of a run for Perfetto."""
         spans, commands, label = self.events()
         rows = self.parts.file.kernels
+        loops: list[Rounds] = []
+        if self.loops:
+            offsets = np.zeros(max(len(rows), spans.kernel_end.size))
+            for number, begin in self._in_turn(spans.kernel_end, offsets):
+                loops.append(self.loops[number].bar(begin))
+            spans = later(spans, commands, offsets)
         write_trace(
             path,
             spans,
@@ -151,7 +157,24 @@ class SteppedRunner(Runner):
             counters=counters_of(
                 spans, commands, self.parts.machine, [row.symbol for row in rows], self.planned
             ),
+            loops=loops,
         )
+
+    def _in_turn(
+        self, ends: NDArray[np.float64], offsets: NDArray[np.float64]
+    ) -> Iterator[tuple[int, float]]:
+        """Yield each loop's number and first cycle, where the program's own times have the
+        ``ends`` of its kernels; ``offsets`` are filled with what loops add before each of them."""
+        looped = last = 0.0
+        for kind, number in self.parts.file.steps:
+            if kind == "words":
+                offsets[number] = looped
+                if number < ends.size:
+                    last = max(last, float(ends[number]) + looped)
+            elif number in self.loops:
+                yield number, last
+                looped += self.loops[number].cycles
+                last += self.loops[number].cycles
 
     def timed(self) -> Profile:
         """The profile of any run. Nothing is run: the host's time is known only where the machine
@@ -261,15 +284,14 @@ class SteppedRunner(Runner):
         if they were not measured."""
         file = self.parts.file
         kernels: list[KernelProfile] = []
-        looped = 0
+        looped = sum(loop.cycles for loop in self.loops.values())
+        offsets = np.zeros(max(len(file.kernels), times.kernel_end.size))
+        begins = dict(self._in_turn(times.kernel_end, offsets))
         for kind, number in file.steps:
             if kind == "words":
-                kernels.append(_later(self._kernel(times, number), looped))
+                kernels.append(self._kernel(times, number, float(offsets[number])))
             elif number in self.loops:
-                loop = self.loops[number]
-                begin = max((kernel.end or 0.0 for kernel in kernels), default=0.0)
-                kernels.extend(loop.kernels(begin))
-                looped += loop.cycles
+                kernels.extend(self.loops[number].kernels(begins[number]))
             elif isinstance(op := self._ops[number], KernelOp):
                 nodes = tuple(dict.fromkeys(o.node_name for o in op.operations if o.node_name))
                 taken = None if seconds is None else seconds[number]
@@ -310,7 +332,7 @@ class SteppedRunner(Runner):
             steps.append(step_of(op, False, taken))
         return elapsed(steps)
 
-    def _kernel(self, times: Times, number: int) -> KernelProfile:
+    def _kernel(self, times: Times, number: int, later: float) -> KernelProfile:
         row = self.parts.file.kernels[number]
         # Kernels after the last one that has commands have no times.
         if number >= times.kernel_cycles.size:
@@ -319,8 +341,8 @@ class SteppedRunner(Runner):
             row.symbol,
             row.nodes,
             cycles=float(times.kernel_cycles[number]),
-            start=float(times.kernel_start[number]),
-            end=float(times.kernel_end[number]),
+            start=later + float(times.kernel_start[number]),
+            end=later + float(times.kernel_end[number]),
             dram_bytes=int(times.kernel_bytes[number]),
         )
 
@@ -379,13 +401,6 @@ class WordRunner(TimedRunner):
         if not report.clean:
             rows = self.parts.file.kernels
             raise race_error(report, [rows[k].symbol for k in self.kernels.tolist()])
-
-
-def _later(kernel: KernelProfile, cycles: int) -> KernelProfile:
-    """A kernel that runs so many cycles later than the program's own times say."""
-    if not cycles or kernel.start is None or kernel.end is None:
-        return kernel
-    return replace(kernel, start=kernel.start + cycles, end=kernel.end + cycles)
 
 
 def _info(name: str, value: SSAValue) -> TensorInfo:
