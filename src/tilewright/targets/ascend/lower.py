@@ -8,6 +8,7 @@ kernel here computes is refused, with a reason, and falls to the host.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
@@ -47,8 +48,8 @@ STAGES: dict[str, StageLowering] = {
 WALKS = {**dict.fromkeys(NORMAL, normal), **dict.fromkeys(FOLD_OF, folded)}
 """Anchor -> what lowers its tile program, where it is not elementwise."""
 
-PARTS = (1, 4, 16)
-"""The numbers of parts into which UB is divided, that are tried for several cores."""
+PARTS = 4
+"""The number of parts into which UB goes for the tiles of several cores."""
 
 
 def lower_kernel(
@@ -69,17 +70,11 @@ def lower_kernel(
     """
     assert compiled.schedule is not None
     assert compiled.program is not None
-    functions = dict(device.functions)
-    mine = Device(
-        *(device.core, device.methods),
-        constants=device.constants[:],
-        functions=functions,
-        estimates=device.estimates,
-    )
     (program,) = programs_of(compiled.program)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
     if numbers is None:
         numbers = {operand.name: place for place, operand in enumerate(compiled.kernel.inputs)}
+    mine = device.continued()
     launches = Launches(mine, compiled.kernel, compiled.schedule, known, numbers, free, grid=grid)
     if is_of_cube([each.anchor.operation for each in kernels_of(compiled.kernel)]):
         product(launches, program)
@@ -92,7 +87,8 @@ def lower_kernel(
         WALKS.get(compiled.kernel.anchor.operation, points)(launches, program)
         _check_grid(launches)
     else:
-        _stages(replace(launches, parts=_parts(launches)))
+        launches = _staged(launches, device)
+        mine = launches.device
         _check_grid(launches)
     device.texts |= mine.texts
     device.programs |= mine.programs
@@ -113,27 +109,16 @@ def _check_grid(launches: Launches) -> None:
         raise launches.refusal(reason)
 
 
-def _parts(launches: Launches) -> int:
-    """Into how many parts UB goes for the tiles of a kernel: with one, tiles are the largest; with
-    more, there are more of them, for more cores."""
-    if launches.device.core.cores == 1:
-        return 1
-    estimates: list[tuple[float, int]] = []
-    for parts in PARTS:
-        device = launches.device
-        trial_device = Device(
-            *(device.core, device.methods),
-            estimated=0.0,
-            estimates=device.estimates,
-        )
-        trial = replace(launches, device=trial_device, parts=parts)
-        try:
-            _stages(trial)
-        except TilewrightError:
-            continue  # Less than a tile has room, or there is no such kernel at all.
-        assert trial_device.estimated is not None
-        estimates.append((trial_device.estimated, parts))
-    return min(estimates)[1] if estimates else 1
+def _staged(launches: Launches, device: Device) -> Launches:
+    """The launches of a kernel's stages: the tiles of several cores fill a part of UB, if they have
+    room there, so that there are more of them."""
+    if device.core.cores > 1:
+        small = replace(launches, device=device.continued(PARTS))
+        with suppress(TilewrightError):
+            _stages(small)
+            return small
+    _stages(launches)
+    return launches
 
 
 def _stages(launches: Launches) -> None:

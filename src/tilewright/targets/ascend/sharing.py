@@ -25,42 +25,22 @@ from heapq import heapreplace
 
 from tilewright.targets.ascend.blocks import alike, traces
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Access, Command, Executed, Program
+from tilewright.targets.ascend.program import Access, Executed, Program
 from tilewright.targets.ascend.timing import Timed, Timing, bytes_of, simulate_trace
 
 
 def simulate_blocks(program: Program, core: DaVinci, *, length: int | None = None) -> Timing:
     """The times of a launch. ``busy`` are cycles of a core, of all cores on average."""
-    times = [time for time, _ in _block_times(program, core, length)]
+    steps = traces(program, length)
+    rates = loading_rates(program, steps, core)
+    first = alike(steps)
+    known = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
+    times = [known[number] for number in first]
     pipes = times[0].busy
     busy = {pipe: sum(time.busy[pipe] for time in times) / core.cores for pipe in pipes}
     cycles = makespan([time.cycles for time in times], core.cores)
     main_bytes = sum(time.main_bytes for time in times)
     return Timing(cycles=cycles, busy=busy, main_bytes=main_bytes)
-
-
-def estimate(program: Program, core: DaVinci) -> float:
-    """About what a launch takes whose program has no flags yet: the busiest pipe's time of each
-    block, and what the others take for one of its tiles."""
-    cycles: list[float] = []
-    for time, steps in _block_times(program, core):
-        commands = (step.statement for step in steps if isinstance(step.statement, Command))
-        stores = sum(command.pipe == "MTE3" for command in commands)
-        rest = sum(time.busy.values()) - max(time.busy.values())
-        cycles.append(time.cycles + rest / max(stores, 1))
-    return makespan(cycles, core.cores)
-
-
-def _block_times(
-    program: Program, core: DaVinci, length: int | None = None
-) -> list[tuple[Timing, Sequence[Executed]]]:
-    """Return, for each block, the times on a core, and its executions; of blocks alike one is
-    simulated."""
-    steps = traces(program, length)
-    first = alike(steps)
-    rates = loading_rates(program, steps, core)
-    times = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
-    return [(times[number], steps[number]) for number in first]
 
 
 def first_block(program: Program, core: DaVinci, *, length: int | None = None) -> list[Timed]:

@@ -15,7 +15,7 @@ from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.shares import Extent, Share, share_of
-from tilewright.targets.ascend.kernels.vectors import Grid, Room, Vectors, pitch_of
+from tilewright.targets.ascend.kernels.vectors import Grid, Room, Vectors
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -148,11 +148,6 @@ class Tiles:
         home = Buffer(name, "ub", self.room.take(size), size, element=element)
         self.buffers.append(home)
         return home
-
-    def floats(self, name: str, rows: int, columns: int) -> Grid:
-        """Rows of floats for the whole kernel, beside the halves of that name."""
-        pitch = pitch_of(columns, 4)
-        return Grid(Place(self.kept(f"{name}32", rows * pitch)), pitch)
 
     def filled(self, out: Grid, rows: int, columns: int, value: str) -> None:
         """Set rows to one value, as C, before all loops."""

@@ -30,7 +30,7 @@ from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, sp
 from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
-from tilewright.targets.ascend.sharing import estimate, simulate_blocks
+from tilewright.targets.ascend.sharing import simulate_blocks
 from tilewright.targets.ascend.timing import Timing
 
 MOST_BLOCKS = 65_535
@@ -110,10 +110,6 @@ class Value:
         return Layout.parse(self.layout, len(self.shape))
 
 
-Form = tuple[str, tuple[int, ...], int]
-"""A program without its name: its C, the bytes of its tensors, its blocks."""
-
-
 @dataclass
 class Device:
     """The functions, launches and constants that a package collects for the core."""
@@ -121,8 +117,6 @@ class Device:
     core: DaVinci
     methods: tuple[Method, ...] = METHODS
     """The methods of changes between rows and Nz; the fastest is taken."""
-    estimated: float | None = None
-    """The estimated cycles of all launches, where they are only estimated; else None."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
@@ -132,8 +126,12 @@ class Device:
     functions: dict[str, Launch] = field(default_factory=dict[str, Launch])
     """Launches without arguments, by the functions' C without flags, under one name: kernels alike
     share a function."""
-    estimates: dict[Form, float] = field(default_factory=dict["Form", float])
-    """The estimates so far: networks repeat their layers."""
+
+    def continued(self, parts: int = 1) -> Device:
+        """One for further launches, whose tiles have one of so many parts of UB."""
+        core = replace(self.core, ub=self.core.ub // parts)
+        constants, functions = self.constants[:], dict(self.functions)
+        return Device(core, self.methods, constants=constants, functions=functions)
 
 
 @dataclass
@@ -157,14 +155,11 @@ class Launches:
     grid: Mapping[str, int] = field(default_factory=dict[str, int])
     """Dims that the tile program's shared loops cut, and how many indices a block has."""
     work: int = 0
-    parts: int = 1
-    """Kernels take so small a part of UB for their tiles, for cores to have some each."""
 
     @property
     def core(self) -> DaVinci:
-        """The core, with a part of UB where several share it."""
-        core = self.device.core
-        return core if self.parts == 1 else replace(core, ub=core.ub // self.parts)
+        """The core, with the part of UB that tiles have."""
+        return self.device.core
 
     def extent(self, axis: Affine, size: int, unit: int = 1) -> Extent:
         """An axis of so many indices, in units of so many, as blocks share it."""
@@ -250,24 +245,12 @@ class Launches:
         """Add a launch of a program without flags, whose tensors are these values, in order."""
         if program.longest and not uses_length(program):
             program = replace(program, longest=0)
-        if self.device.estimated is not None:
-            self.device.estimated += self._estimate(program)
-            return
         arguments = [
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)
         ]
         launch = self._function(program).model_copy(update={"arguments": tuple(arguments)})
         self.device.launches.append(launch)
-
-    def _estimate(self, program: Program) -> float:
-        """About what a launch takes."""
-        device = self.device
-        sizes = tuple(tensor.bytes for tensor in program.tensors)
-        key = _anonymous(program), sizes, program.blocks
-        if key not in device.estimates:
-            device.estimates[key] = estimate(program, device.core)
-        return device.estimates[key]
 
     def _function(self, program: Program) -> Launch:
         """A launch of the program with flags, without arguments: of a function that is there
