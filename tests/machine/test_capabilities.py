@@ -31,6 +31,7 @@ UNUSUAL = {
     Capability.SYNCHRONISATION: {"style": "flags", "ids": 4},
     Capability.GRAIN: "rows",
     Capability.STALLS: False,
+    Capability.HOLDS: ["weights"],
     Capability.RESIDENT: ["inputs"],
     Capability.ISSUER: "compute",
     Capability.ISSUE_CYCLES: 3,
@@ -77,6 +78,13 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
         "primitive": (data["primitives"][0], "primitive.conv."),
         "operand": (data["primitives"][0]["operands"][role], f"primitive.conv.operands.{role}."),
     }[kind]
+    if capability is Capability.HOLDS:  # A memory of its own, from which moves lead.
+        data["memories"].append(part := {"name": "flash"})
+        place = "memory.flash."
+        ways = [move for move in data["moves"] if move["target"] in ("feature", "weight")]
+        data["moves"] += [
+            {**way, "name": f"flash-{way['target']}", "source": "flash"} for way in ways
+        ]
     if capability is Capability.ELEMENT:  # Beside float32 alone.
         data["element"] = data["accumulator"] = "float32"
     part[field] = UNUSUAL[capability]

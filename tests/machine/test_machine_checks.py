@@ -36,6 +36,12 @@ CASES = [
     ),
     (changed("memories", 1, name="n.x"), "memory.n.x: is not a name"),
     (changed("memories", 1, bytes=None), "memory.near.bytes: is needed for every memory but"),
+    (changed("memories", 0, holds=("weights",)), "memory.dram.holds: main memory holds what no"),
+    (
+        changed("memories", 1, holds=("weights",)),
+        "near holds the network's weights, and no buffers",
+    ),
+    (changed("memories", 1, holds=("weights",)), "near holds weights: a run reads it"),
     (changed("memories", 1, granule=2048), "memory.near.granule: is more than the memory's bytes"),
     (
         changed("memories", 1, own=AscendMemory(hit_bytes_per_cycle=8.0)),

@@ -9,7 +9,7 @@ from tilewright.graph.dialect import KernelOp, WeightOp
 from tilewright.graph.operation import Operation
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.ir import SSAValue, VerifyException
-from tilewright.planning.domain import Dim, Kernel, Operand, Stage, substitute
+from tilewright.planning.domain import Dim, Kernel, Operand, Stage, substitute, with_operands
 from tilewright.planning.space.pooling import pooled
 
 
@@ -68,7 +68,13 @@ class _Builder:
             )
         (kernel,) = kernels.values()
         nodes = [inner.node_name for inner in self.op.operations if inner.node_name]
-        return replace(kernel, nodes=tuple(dict.fromkeys(nodes)))
+        return with_operands(replace(kernel, nodes=tuple(dict.fromkeys(nodes))), self.stored)
+
+    def stored(self, operand: Operand) -> Operand:
+        """An operand that is a constant, or none, against what its role says."""
+        constant = self.constant(operand.name)
+        known = operand.name in self.values and constant != operand.is_constant
+        return replace(operand, constant=constant) if known else operand
 
     def compute(self, operations: Sequence[Operation]) -> Kernel:
         """The stages of one compute; raises VerifyException."""

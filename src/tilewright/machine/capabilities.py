@@ -36,6 +36,7 @@ class Capability(StrEnum):
     MEMORY_GROWTH = "memory_growth"
     C = "c"
     """C code of packages, for which all moves and primitives name functions (c_interface.py)."""
+    HOLDS = "memory.holds"
     RESIDENT = "memory.resident"
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"

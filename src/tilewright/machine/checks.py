@@ -20,7 +20,7 @@ from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.operators import operators
 
 if TYPE_CHECKING:
-    from tilewright.machine.model import Machine, Move, Primitive
+    from tilewright.machine.model import Machine, Memory, Move, Primitive
     from tilewright.machine.records import Finding
 
 MAX_ENGINES = 8
@@ -31,6 +31,9 @@ MAX_PARTS = 64
 
 ROLES = ("input", "weight", "bias", "residual", "scratch", "output")
 """The roles of a primitive's operands."""
+
+CONSTANT = ("weight", "bias")
+"""The roles of operands that are constants, unless a network computes them."""
 
 MAX_EXTENT = 1 << 31
 """Largest granule or limit of a dim: no tensor has more elements."""
@@ -135,13 +138,34 @@ def _unknown(
 def _memories(machine: Machine) -> Iterator[Finding]:
     for memory in machine.memories:
         where = f"memory.{memory.name}"
-        if memory.name != machine.main and memory.bytes is None:
-            yield f"{where}.bytes", "is needed for every memory but the main memory", ""
+        if memory.name not in machine.homes and memory.bytes is None:
+            yield f"{where}.bytes", "is needed for every memory but those that hold values", ""
+        if memory.holds:
+            yield from _holds(machine, memory, where)
         yield from _own(f"{where}.", memory.own.family, memory.own.findings(memory, machine))
         if memory.bytes is not None and memory.reserved >= memory.bytes:
             yield f"{where}.reserved", "leaves no bytes for buffers", ""
         if memory.bytes is not None and memory.granule > memory.bytes:
             yield f"{where}.granule", "is more than the memory's bytes", ""
+
+
+def _holds(machine: Machine, memory: Memory, where: str) -> Iterator[Finding]:
+    """What another memory than the main one holds, it alone holds, and no buffers."""
+    others = [other.name for other in machine.memories if other.holds]
+    if memory.name == machine.main:
+        yield f"{where}.holds", "main memory holds what no other memory does", "leave it out"
+    elif others[0] != memory.name:
+        yield f"{where}.holds", f"{others[0]} holds the weights already", "one memory for them"
+    if machine.c is not None:
+        yield f"{where}.holds", "does not go with functions in C, which know one main memory", ""
+    for primitive in machine.primitives:
+        for role, storage in primitive.operands.items():
+            if memory.name in storage.places:
+                key = f"primitive.{primitive.name}.operands.{shown(role)}.memory"
+                yield key, f"{memory.name} holds the network's weights, and no buffers", ""
+    for move in machine.moves:
+        if move.target == memory.name:
+            yield f"move.{move.name}.target", f"{memory.name} holds weights: a run reads it", ""
 
 
 def _moves(
@@ -270,7 +294,7 @@ def _operands(
             yield f"{key}.circular", "only inputs and outputs that are images have rows", ""
         yield from _dims(f"{key}.along", storage.along, dims)
         yield from _own(f"{key}.", storage.own.family, storage.own.findings(dims))
-        ends = (machine.main, storage.memory)
+        ends = (machine.home(constant=role in CONSTANT), storage.memory)
         source, target = ends[::-1] if role == "output" else ends
         if _path(machine, source, target) is None:
             yield f"{key}.memory", f"no move leads from {source} to {target}", ""

@@ -68,6 +68,9 @@ class Memory(_Part):
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
+    holds: tuple[Literal["weights"], ...] = ()
+    """The values of a network that lie in it instead of in main memory: ``weights``, its constants.
+    Moves lead from it as from main memory; a run only reads it."""
     resident: tuple[Literal["inputs", "results", "constants"], ...] = ()
     """The tensors that may stay in it, whole, from one kernel to others: ``inputs`` that several
     kernels read, ``results`` that no other kernel needs in main memory, ``constants`` that are
@@ -416,6 +419,17 @@ class Machine(_Part):
         """The machine without its approximate primitives."""
         kept = tuple(p for p in self.primitives if not p.approximate)
         return self.model_copy(update={"primitives": kept})
+
+    def home(self, *, constant: bool) -> str:
+        """Name of the memory that holds a network's constants, or its other values: main memory,
+        unless another ``holds`` them."""
+        held = [memory.name for memory in self.memories if constant and "weights" in memory.holds]
+        return held[0] if held else self.main
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The memories that hold a network's values, main memory first."""
+        return tuple(dict.fromkeys((self.main, self.home(constant=True))))
 
     @property
     def caches(self) -> tuple[Memory, ...]:

@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.operation import Operation
 from tilewright.graph.passes.editing import bytes_of
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.planning.chains.plans import kernels_of
-from tilewright.planning.cost.bounds import main_bandwidth
+from tilewright.planning.cost.bounds import bandwidth_of
 from tilewright.planning.cost.loads import loads_of
 from tilewright.planning.domain import Kernel
 
@@ -65,8 +65,11 @@ def network_limits(
         limited[max(asked, key=lambda name: asked[name])] += 1
         for engine, cycles in loads.granule.items():
             work[engine] = work.get(engine, 0.0) + cycles / machine.cores
-    moved = sum(map(bytes_of, set(_moved(network, kernels))))
-    asked = {machine.main: moved / main_bandwidth(machine), **work}
+    moved = dict.fromkeys(machine.homes, 0)
+    for value in set(_moved(network, kernels)):
+        moved[machine.home(constant=isinstance(value.owner, WeightOp))] += bytes_of(value)
+    held = {name: size / bandwidth_of(name, machine) for name, size in moved.items()}
+    asked = {**held, **work}
     resource = max(asked, key=lambda name: asked[name])
     return NetworkLimits(asked[resource], resource, dict(limited.most_common()), work)
 

@@ -175,6 +175,9 @@ class Operand:
     larger one; () where it is dense."""
     computed: bool = False
     """True if it is a weight that the network computes: no compiler lays it out."""
+    constant: bool | None = None
+    """True if it is one of the network's constants, False if not; None where that follows from the
+    role (``is_constant``)."""
     resident_in: str = ""
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
@@ -186,6 +189,13 @@ class Operand:
     def dims(self) -> frozenset[str]:
         """The dims on which the operand's address depends."""
         return frozenset(name for axis in self.access for name in axis.dims)
+
+    @property
+    def is_constant(self) -> bool:
+        """True if it is one of the network's constants, which a machine may hold in a memory of
+        their own (``Machine.home``): weights and biases are, if nothing else is said."""
+        by_role = self.role in ("weight", "bias") and not self.computed
+        return by_role if self.constant is None else self.constant
 
     @property
     def element_bytes(self) -> int:

@@ -221,7 +221,7 @@ def _shadow(
         mine = write & (field["memory"] == m) & (field["run"] > 0)
         if not (field["memory"] == m).any():
             continue
-        if memory.bytes is not None and memory.name != machine.main:
+        if memory.bytes is not None and memory.name not in machine.homes:
             high = memory.bytes
             byte_base[m] = bytes_checked
             bytes_checked += high

@@ -138,7 +138,8 @@ def _moves(machine: Machine) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], 
 
 def _touches_main(machine: Machine) -> NDArray[np.bool_]:
     return np.array(
-        [*(machine.main in (move.source, move.target) for move in machine.moves), True], np.bool_
+        [*(not {*machine.homes}.isdisjoint((m.source, m.target)) for m in machine.moves), True],
+        np.bool_,
     )
 
 

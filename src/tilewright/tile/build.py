@@ -60,7 +60,7 @@ from tilewright.tile.operations import (
     TensorOp,
 )
 from tilewright.tile.residents import stay
-from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
+from tilewright.tile.tensors import Placement, holding_memory, tensor_of, type_of, value_name
 from tilewright.tile.verify import CONVERT, GATHER
 
 
@@ -274,6 +274,8 @@ class _Nest:
         if operand.name in self.values:
             raise self._refuse(f"two operands are named {operand.name}")
         op = tensor_of(operand, self.shared.placements.get(operand.name))
+        if (home := self.machine.home(constant=operand.is_constant)) != self.machine.main:
+            op.memory = StringAttr(home)
         self.values[operand.name] = op.result
         return op
 
@@ -381,7 +383,10 @@ class _Nest:
         """The move with which this role's travels, if the primitive joins them."""
         joined = self.primitive.operands[role].joined
         for op in [op for op in ops if isinstance(op, MoveOp) and op.joined is None]:
-            if op.buffer.get("role") == joined and op.buffer.memory == buffer.memory:
+            if op.buffer.get("role") != joined or op.buffer.memory != buffer.memory:
+                continue
+            tensors = op.buffer.tensor_op, buffer.tensor_op
+            if len({holding_memory(tensor, self.machine) for tensor in tensors}) == 1:
                 return op
         return None
 
@@ -422,7 +427,7 @@ class _Nest:
         """The moves between main memory, or the memory of an internal tensor's buffer, and the
         primitive's memory, in the order in which data takes them."""
         owner = self.values[operand.name].owner
-        outer = owner.memory if isinstance(owner, BufferOp) else self.machine.main
+        outer = holding_memory(owner, self.machine)
         ends = (outer, self.memory_of(operand.name, role))
         return self._between(*(ends[::-1] if role == "output" else ends))
 

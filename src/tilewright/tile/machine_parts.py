@@ -12,6 +12,7 @@ from tilewright.ir import Operation, SSAValue
 from tilewright.machine import Machine
 from tilewright.numerics.operators import OPERATORS
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
+from tilewright.tile.tensors import holding_memory
 
 
 class Absent(NamedTuple):
@@ -63,7 +64,7 @@ def _buffer(op: Operation, name: str, machine: Machine) -> Iterator[Absent]:
 
 def memory_of(end: SSAValue, machine: Machine) -> str:
     """The memory of one end of a move."""
-    return end.owner.memory if isinstance(end.owner, BufferOp) else machine.main
+    return holding_memory(end.owner, machine)
 
 
 def _move(op: MoveOp, machine: Machine) -> Iterator[Absent]:

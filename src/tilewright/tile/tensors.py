@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from tilewright.ir import Attribute, StringAttr, integer, to_attribute
 from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import FixedType, element_of, tensor
+from tilewright.machine import Machine
 from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.tile.operations import TensorOp
+from tilewright.tile.operations import BufferOp, TensorOp
 
 Placement = tuple[str, int, Sequence[int]]
 """The placement of a tensor: arena, offset in bytes, strides in elements of its physical axes."""
@@ -32,6 +33,14 @@ def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
     op = TensorOp.build(result_types=[type_of(operand)], properties=properties)
     op.result.name_hint = value_name(operand.name)
     return op
+
+
+def holding_memory(owner: object, machine: Machine) -> str:
+    """The memory of a tensor or of a buffer."""
+    if isinstance(owner, BufferOp):
+        return owner.memory
+    held = owner.memory if isinstance(owner, TensorOp) else None
+    return machine.main if held is None else held.data
 
 
 def separate_placements(kernel: Kernel) -> dict[str, Placement]:

@@ -137,7 +137,7 @@ class KernelBuilder:
 def _with_constants(kernel: Kernel) -> Kernel:
     """The kernel with weights that are constants, as those of most networks are."""
     anchor = kernel.anchor
-    inputs = tuple(replace(operand, computed=False) for operand in anchor.inputs)
+    inputs = tuple(replace(each, computed=False, constant=None) for each in anchor.inputs)
     return replace(kernel, stages=(replace(anchor, inputs=inputs), *kernel.stages[1:]))
 
 

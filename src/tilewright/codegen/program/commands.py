@@ -19,6 +19,7 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, Tens
 from tilewright.tile.iteration import Order, own_extents
 from tilewright.tile.operations import SignalOp, WaitOp
 from tilewright.tile.queues import Command, Queues, followers_of
+from tilewright.tile.tensors import holding_memory
 
 
 class Commands:
@@ -68,8 +69,7 @@ class Commands:
 
     def move(self, op: MoveOp) -> Move:
         """The machine's move that a command is."""
-        outer = op.buffer.outer_buffer
-        ends = (self.machine.main if outer is None else outer.memory, op.buffer.memory)
+        ends = (holding_memory(op.buffer.outer.owner, self.machine), op.buffer.memory)
         return self.machine.move(*(ends if op.loads else ends[::-1]))
 
     def moved(self, op: MoveOp) -> Fields:

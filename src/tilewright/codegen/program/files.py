@@ -176,13 +176,15 @@ class Addresses:
 
     @classmethod
     def of(cls, compilation: Compilation, image: str) -> Addresses:
-        """Weights first, activations after them, then the image, each on a page of its own."""
+        """Weights first, activations after them, then the image, each on a page of its own; weights
+        in a memory of their own lie at its start."""
         arenas = {name: int(compilation.arenas.get(name, 0)) for name in (WEIGHTS, ACTIVATIONS)}
         bases: dict[str, int] = {}
         offset = 0
         for name, size in arenas.items():
             bases[name] = offset
-            offset += align_up(size, PAGE)
+            if name != WEIGHTS or len(compilation.machine.homes) == 1:
+                offset += align_up(size, PAGE)
         bases[image] = offset
         return cls(arenas, bases)
 
@@ -302,7 +304,7 @@ def _check(
         (min(bases) < 0 or max(bases) > 4 * MAX_ARENA, "the addresses are out of range"),
         (sizes[0] != weights, "weights.bin has another size"),
         (not 0 <= sizes[1] <= MAX_ARENA, "the activations are too large"),
-        (bases[1] < bases[0] + sizes[0], "the arenas overlap"),
+        (len(machine.homes) == 1 and bases[1] < bases[0] + sizes[0], "the arenas overlap"),
         (bases[2] < bases[1] + sizes[1], "the arenas overlap"),
         (
             not {row.symbol for row in file.kernels} <= symbols,

@@ -74,13 +74,29 @@ class PlanMemory(ModulePass):
 def check_room(plan: MemoryPlan, machine: Machine) -> None:
     """Refuse (``memory-capacity``) a network that is larger than the main memory, with the kernel
     during which most is live and the largest of that."""
+    home = machine.home(constant=True)
+    apart = home != machine.main
+    if apart and (held := machine.memory(home).room) is not None and plan.weight_bytes > held:
+        reason = (
+            f"weights take {plan.weight_bytes:,} bytes, {plan.weight_bytes - held:,} more than the "
+            f"{held:,} of {home}, which holds them"
+        )
+        help = f"a smaller model, fewer bits of weights, or memory.{home}.bytes"
+        raise refuse("memory-capacity", reason, help=help)
     room = machine.memory(machine.main).room
-    total = plan.weight_bytes + plan.peak
+    total = plan.peak if apart else plan.weight_bytes + plan.peak
     if room is None or total <= room:
         return
+    if apart:
+        largest = ", ".join(f"{name} {size:,}" for name, size in plan.alive[:LISTED])
+        reason = (
+            f"activations take {total:,} bytes ({largest}), {total - room:,} more than the "
+            f"{room:,} of {machine.main}"
+        )
+        raise refuse("memory-capacity", reason, plan.busiest, "a smaller batch, or smaller images")
     largest = ", ".join(f"{name} {size:,}" for name, size in plan.alive[:LISTED])
     reason = (
         f"weights ({plan.weight_bytes:,} bytes) and activations ({plan.peak:,}; {largest}) take "
-        f"{total:,} bytes of {machine.main}, which has {room:,}"
+        f"{total:,} bytes of {machine.main}, which has {room:,}: {total - room:,} too few"
     )
     raise refuse("memory-capacity", reason, plan.busiest, "a smaller batch, or smaller images")

@@ -73,7 +73,7 @@ def _bytes(
             places = (fusion.between,)
         elif operand.role != "output" and machine.main not in places:
             # Next to the primitive there are parts of what passes a memory on its way.
-            path = machine.path(machine.main, places[0])
+            path = machine.path(machine.home(constant=operand.is_constant), places[0])
             places = (path[0].target,) if len(path) > 1 else places
         sizes_of[value] = tuple(sorted(places)), prod(sizes) * operand.element_bytes
 

@@ -21,7 +21,7 @@ from tilewright.planning.chains.circular import first_places, rows_in_buffer
 from tilewright.planning.chains.inner import Inner
 from tilewright.planning.chains.tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chains.units import Place, Unit, packed
-from tilewright.planning.cost.bounds import main_bandwidth
+from tilewright.planning.cost.bounds import bandwidth_of
 from tilewright.planning.space.footprint import Counts, Ints, holds_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
 
@@ -333,18 +333,26 @@ class Tiling:
 
     @cached_property
     def moved_bytes(self) -> int:
-        """Bytes through main memory."""
-        main = self.machine.main
-        return sum(
-            self._bytes(index)
-            for index, place in enumerate(self.places.all)
-            if (move := place.fill or place.flush) and main in (move.source, move.target)
-        )
+        """Bytes through main memory, and others that hold operands."""
+        return sum(self.held_bytes.values())
+
+    @cached_property
+    def held_bytes(self) -> dict[str, int]:
+        """The same by memory."""
+        total = dict.fromkeys(self.machine.homes, 0)
+        for index, place in enumerate(self.places.all):
+            move = place.fill or place.flush
+            for name in total:
+                if move is not None and name in (move.source, move.target):
+                    total[name] += self._bytes(index)
+        return total
 
     @cached_property
     def bound(self) -> float:
         """Cycles that the busiest engine, or main memory, takes at least."""
-        return max(*self.busy.values(), self.moved_bytes / main_bandwidth(self.machine))
+        held = self.held_bytes.items()
+        flows = [size / bandwidth_of(name, self.machine) for name, size in held]
+        return max(*self.busy.values(), *flows)
 
     @property
     def estimate(self) -> float:

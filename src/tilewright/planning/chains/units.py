@@ -15,10 +15,11 @@ from functools import cached_property
 from math import inf
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import Machine, Memory, Move, Primitive
 from tilewright.planning.chains.links import links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
+from tilewright.planning.space.footprint import hosts_of, path_of
 from tilewright.planning.space.levels import input_levels, on_the_way, result_levels
 from tilewright.planning.space.windows import beside
 
@@ -325,24 +326,19 @@ class Places:
             )
         return path
 
-    def _hops(self, storage: Storage, outer: str, *, back: bool = False) -> tuple[Move, ...]:
-        """The moves from a memory to a primitive, or ``back``; none where the primitive takes the
-        operand there."""
-        if outer in storage.places:
-            return ()
-        ends = (storage.memory, outer) if back else (outer, storage.memory)
-        return self.machine.path(*ends)
-
     def _inputs(self, number: int) -> None:
         unit = self.units[number]
-        hosts = {o.role: o.name for o in reversed(unit.kernel.inputs)}
+        hosts = hosts_of(unit.kernel, self.machine)
         for operand in dict.fromkeys(unit.kernel.inputs):
             storage = unit.primitive.operands[operand.role]
             source = self.homes.get(operand.name)
-            outer = operand.resident_in or self.machine.main
+            home = self.machine.home(constant=operand.is_constant)
+            outer = operand.resident_in or home
             outer = outer if source is None else self.all[source].memory.name
-            host = hosts.get(storage.joined, "") if storage.joined else ""
-            path = self._hops(storage, outer)
+            host = hosts.get((storage.joined or "", home), "")
+            path: tuple[Move, ...] = ()
+            if outer not in storage.places:
+                path = path_of(operand, self.machine, outer, storage.memory)
             others = storage.alternatives if source is None and len(path) == 1 else ()
             near = operand
             if operand in unit.kernel.anchor.inputs:
@@ -380,7 +376,9 @@ class Places:
         home = self.homes.get(operand.name)
         outer = self.machine.main if home is None else self.all[home].memory.name
         target = home
-        path = self._hops(storage, outer, back=True)
+        path: tuple[Move, ...] = ()
+        if outer not in storage.places:
+            path = self.machine.path(storage.memory, outer)
         others = storage.alternatives if home is None and len(path) == 1 else ()
         levels = result_levels(self.machine, unit.primitive) if home is None else {}
         for hop in reversed(path):

@@ -33,7 +33,7 @@ from tilewright.machine import Machine, Memory, Primitive, parse_expression
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import in_turns
-from tilewright.planning.space.footprint import whole_elements
+from tilewright.planning.space.footprint import path_of, whole_elements
 
 PRODUCTS = operators("product")
 """Anchor operations that are sums of products, for which finite memory forces traffic."""
@@ -41,10 +41,15 @@ PRODUCTS = operators("product")
 
 def main_bandwidth(machine: Machine) -> float:
     """Bytes that main memory moves in a cycle; infinite when the machine sets no limit."""
-    rate = machine.memory(machine.main).bytes_per_cycle
+    return bandwidth_of(machine.main, machine)
+
+
+def bandwidth_of(memory: str, machine: Machine) -> float:
+    """Bytes that a memory that holds values moves in a cycle."""
+    rate = machine.memory(memory).bytes_per_cycle
     if rate is not None:
         return rate
-    moves = [m.bytes_per_cycle for m in machine.moves if machine.main in (m.source, m.target)]
+    moves = [m.bytes_per_cycle for m in machine.moves if memory in (m.source, m.target)]
     return sum(moves) or float("inf")
 
 
@@ -55,6 +60,18 @@ def compulsory_bytes(kernel: Kernel) -> int:
     return sum(whole_elements(o, extents) * o.element_bytes for o in moved)
 
 
+def homes_bytes(kernel: Kernel, machine: Machine, internal: Collection[str] = ()) -> dict[str, int]:
+    """The compulsory bytes by the memory that holds them, main memory first; without operands that
+    are ``internal`` to a chain."""
+    total = {machine.main: 0}
+    for operand in kernel.operands:
+        if not operand.resident_in and operand.name not in internal:
+            home = machine.home(constant=operand.is_constant)
+            size = whole_elements(operand, kernel.anchor.extents) * operand.element_bytes
+            total[home] = total.get(home, 0) + size
+    return total
+
+
 def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
     """Bytes that the size of the on-chip memories makes inevitable; 0 where nothing is known."""
     if kernel.anchor.operation not in PRODUCTS:
@@ -63,9 +80,8 @@ def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) 
     for operand in kernel.operands:
         storage = primitive.operands.get(operand.role)
         if storage is not None and operand.resident_in != storage.memory:
-            ends = (machine.main, storage.memory)
-            outputs = operand is kernel.output
-            for move in machine.path(*(ends[::-1] if outputs else ends)):
+            outputs, home = operand is kernel.output, machine.home(constant=operand.is_constant)
+            for move in path_of(operand, machine, home, storage.memory, output=outputs):
                 name = move.source if outputs else move.target
                 memories[name] = machine.memory_beside(primitive, name)
     limits = [memory.bytes for memory in memories.values()]
@@ -118,9 +134,15 @@ def peak_cycles(kernel: Kernel, primitive: Primitive) -> float:
 
 
 def traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
-    """Cycles of main memory for the bytes that a kernel moves at least."""
+    """Cycles of main memory, or of another that holds operands, for the bytes that a kernel moves
+    at least."""
     finite = finite_memory_bytes(kernel, machine, primitive)
-    return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
+    held = homes_bytes(kernel, machine)
+    if len(held) == 1:
+        return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
+    rates = {name: bandwidth_of(name, machine) for name in held}
+    longest = max(size / rates[name] for name, size in held.items())
+    return max(longest, finite / sum(rates.values()))
 
 
 def moving_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -141,8 +163,8 @@ def engine_flows(
         if storage is None or operand.resident_in or operand.name in internal:
             continue
         size = whole_elements(operand, kernel.anchor.extents) * operand.element_bytes
-        ends = (machine.main, storage.memory)
-        for move in machine.path(*(ends[::-1] if operand is kernel.output else ends)):
+        outputs, home = operand is kernel.output, machine.home(constant=operand.is_constant)
+        for move in path_of(operand, machine, home, storage.memory, output=outputs):
             flows = engines.setdefault(move.engine, {})
             flows[move.name] = flows.get(move.name, 0.0) + size / move.bytes_per_cycle
     return engines

@@ -50,7 +50,7 @@ def rough_bounds(space: Space) -> Floats:
         compute = compute * (space.extents[dim] // size)
     moved, bandwidth = np.zeros(space.rows), main_bandwidth(space.machine)
     for use in space.uses:
-        if use.move is not None:
+        if use.move is not None and not use.elsewhere:
             moved = moved + space.total(use) * space.bytes_per_element(use)
     limit = np.maximum(compute, moved / bandwidth)
     return (limit + TIE * moved / bandwidth) * (1 - 2e-9)
@@ -73,7 +73,7 @@ def lower_bounds(space: Space, cells: Cells | None = None) -> Floats:
         if use.move is None:
             continue
         weight = space.bytes_per_element(use)
-        moved = moved + space.total(use) * weight
+        moved = moved + space.total(use) * weight * (not use.elsewhere)
         if use.output:
             continue
         spans = use.operand.role == "residual" or use.memory.name in resident

@@ -20,7 +20,7 @@ from tilewright.planning.cost.bounds import primitives_for, slow_move
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.own import lies_by_tile
 from tilewright.planning.schedule import Schedule
-from tilewright.planning.space.footprint import run_elements
+from tilewright.planning.space.footprint import path_of, run_elements
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def _move(operand: Operand, kernel: Kernel, machine: Machine, primitive: Primiti
     storage = primitive.operands.get(operand.role)
     if storage is None or operand.resident_in or storage.memory == machine.main:
         return None
-    ends = (machine.main, storage.memory)
-    move = machine.path(*(ends[::-1] if operand is kernel.output else ends))[0]
+    outputs, home = operand is kernel.output, machine.home(constant=operand.is_constant)
+    move = path_of(operand, machine, home, storage.memory, output=outputs)[0]
     constant = operand.role in ("weight", "bias") and not operand.computed
     by_tile = constant and lies_by_tile(storage)
     return None if by_tile or not move.own.block_by_block() else move

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from tilewright.machine import Machine
 from tilewright.planning.cost.bounds import (
+    bandwidth_of,
     compute_cycles,
     engine_flows,
-    main_bandwidth,
+    homes_bytes,
     peak_cycles,
     primitives_for,
 )
 from tilewright.planning.domain import Kernel
-from tilewright.planning.space.footprint import whole_elements
 
 Cycles = defaultdict[str, float]
 """By engine."""
@@ -31,12 +31,13 @@ class Loads:
     """Of computes, with the machine's rounding of whole layers."""
     moving: Cycles = field(default_factory=lambda: Cycles(float))
     """Of moves, each byte once."""
-    moved: int = 0
-    """Bytes of main memory, each once."""
+    moved: dict[str, int] = field(default_factory=dict[str, int])
+    """Bytes of main memory, and of others that hold operands, each once."""
 
     def traffic(self, machine: Machine) -> float:
-        """Cycles of main memory, or of the engine that moves longest."""
-        return max(self.moved / main_bandwidth(machine), *self.moving.values(), 0.0)
+        """Cycles of the memory, or of the engine, that moves longest."""
+        held = [size / bandwidth_of(name, machine) for name, size in self.moved.items()]
+        return max(*held, *self.moving.values(), 0.0)
 
 
 def loads_of(units: Sequence[Kernel], machine: Machine, internal: Collection[str] = ()) -> Loads:
@@ -51,7 +52,6 @@ def loads_of(units: Sequence[Kernel], machine: Machine, internal: Collection[str
         flows = [engine_flows(unit, machine, each, internal) for each in primitives]
         for engine in flows[0]:
             loads.moving[engine] += min(sum(flow.get(engine, {}).values()) for flow in flows)
-        for operand in unit.operands:
-            if operand.name not in internal and not operand.resident_in:
-                loads.moved += whole_elements(operand, unit.anchor.extents) * operand.element_bytes
+        for name, size in homes_bytes(unit, machine, internal).items():
+            loads.moved[name] = loads.moved.get(name, 0) + size
     return loads

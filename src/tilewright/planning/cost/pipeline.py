@@ -191,7 +191,8 @@ class Pipeline:
         total, hidden = np.zeros(len(cell)), 0
         for use in self.loads:
             assert use.move is not None
-            total = total + self.bytes[use.name][cell] / self._rate(use.move)
+            rate = use.move.bytes_per_cycle if use.elsewhere else self._rate(use.move)
+            total = total + self.bytes[use.name][cell] / rate
             total = total + self.blocks[use.name][cell]
             if use.move.in_flight == 1:
                 total = total + use.move.latency
@@ -305,6 +306,8 @@ class Step:
             assert use.move is not None
             moves = self.moves[use.name]
             bytes_time = moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
+            if use.elsewhere:
+                bytes_time = np.zeros(len(self.row))
             flow = flow + bytes_time
             queues[use.move.engine].add(
                 self.queued[use.name], bytes_time, moves > 0, self.slots[use.name]

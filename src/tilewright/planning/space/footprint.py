@@ -65,6 +65,8 @@ class Use:
     """Dims of a window along which each window is moved by itself."""
     by_tile: bool = False
     """True if main memory has it tile by tile, each tile contiguous."""
+    elsewhere: bool = False
+    """True if another memory than the main one holds it (``Machine.home``)."""
     whole: bool = False
     """True if moves take whole granules."""
 
@@ -80,9 +82,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
     A joined operand comes right after its host. Raises TilewrightError when the primitive has no
     place for an operand.
     """
-    hosts: dict[str, str] = {}
-    for operand in kernel.inputs:
-        hosts.setdefault(operand.role, operand.name)
+    hosts = hosts_of(kernel, machine)
     uses: list[Use] = []
     for operand in kernel.operands:
         storage = primitive.operands.get(operand.role)
@@ -90,13 +90,12 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
             reason = f"{primitive.name} of {machine.name} takes no {operand.role}"
             raise refuse("plan-operand", f"{reason} ({operand.name})", kernel.symbol)
         memory = machine.memory_beside(primitive, storage.memory)
-        output = operand is kernel.output
+        output, home = operand is kernel.output, machine.home(constant=operand.is_constant)
         if operand in kernel.anchor.inputs:
             operand = beside(operand, kernel.anchor, primitive)
         if operand.resident_in == memory.name:
-            memory = machine.memory(machine.main)
-        ends = (memory.name, machine.main) if output else (machine.main, memory.name)
-        path = machine.path(*ends)
+            memory = machine.memory(home)
+        path = path_of(operand, machine, home, memory.name, output=output)
         if len(path) > 1:
             raise refuse(
                 "plan-path",
@@ -108,11 +107,16 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         move = path[0] if path else None
         leaves, apart = isinstance(storage.own, StoredInParts), storage.own.windows_apart()
         granules = tuple(axis.granule(storage.multiples, apart) for axis in operand.access)
-        host = hosts.get(storage.joined, "") if storage.joined else ""
+        host = hosts.get((storage.joined or "", home), "")
         constant = operand.role in ("weight", "bias") and not operand.computed
         by_tile = constant and lies_by_tile(storage)
         element = storage.element_bytes or operand.element_bytes
-        options = host, output, leaves, apart, by_tile
+        options = host, output, leaves, apart, by_tile, home != machine.main
+        if move is not None and home != machine.main:
+            # Its bytes pass no main memory; the other memory gives them at its own rate.
+            rate = machine.memory(home).bytes_per_cycle or move.bytes_per_cycle
+            update = {"bytes_per_cycle": min(rate, move.bytes_per_cycle)}
+            move = move.model_copy(update=update)
         uses.append(Use(operand, memory, move, granules, element, *options))
     moved = [use for use in uses if not use.host]
     return tuple(
@@ -120,6 +124,28 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         for use_of_kernel in moved
         for use in (use_of_kernel, *(u for u in uses if u.host == use_of_kernel.name))
     )
+
+
+def hosts_of(kernel: Kernel, machine: Machine) -> dict[tuple[str, str], str]:
+    """By role and the memory that holds them, the operands in whose moves others from there may
+    travel."""
+    hosts: dict[tuple[str, str], str] = {}
+    for operand in kernel.inputs:
+        home = machine.home(constant=operand.is_constant)
+        hosts.setdefault((operand.role, home), operand.name)
+    return hosts
+
+
+def path_of(
+    operand: Operand, machine: Machine, home: str, memory: str, *, output: bool = False
+) -> tuple[Move, ...]:
+    """The moves between the memory that holds an operand and another; refuses (``plan-path``) where
+    none lead there."""
+    try:
+        return machine.path(*((memory, home) if output else (home, memory)))
+    except KeyError as error:
+        help = f"add a move from {home}, which holds {operand.name}"
+        raise refuse("plan-path", str(error.args[0]), operand.name, help) from None
 
 
 def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.checks import CONSTANT
 from tilewright.machine.records import OperandRecord
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
@@ -38,7 +39,7 @@ def paths_of(machine: Machine, primitive: Primitive) -> dict[str, Path]:
     """Role -> the moves that an operand takes, in the order in which data takes them."""
     paths: dict[str, Path] = {}
     for role, storage in primitive.operands.items():
-        ends = (machine.main, storage.memory)
+        ends = (machine.home(constant=role in CONSTANT), storage.memory)
         paths[role] = machine.path(*(ends[::-1] if role == "output" else ends))
     return paths
 
@@ -119,7 +120,10 @@ def inner_view(machine: Machine, primitive: Primitive) -> Machine:
         memory.model_copy(
             update={"bytes_per_cycle": limit}
             if memory.name == main
-            else {"bytes": _half(memory) if memory.name in shared else memory.bytes}
+            else {
+                "bytes": _half(memory) if memory.name in shared else memory.bytes,
+                "holds": (),
+            }
         )
         for memory in machine.memories
     )
@@ -199,7 +203,7 @@ def outer_view(
     passes through a memory without a limit; results leave it while others are computed.
     """
     main, moves = machine.main, dict[tuple[str, str], Move]()
-    memories = {memory.name: memory for memory in machine.memories}
+    memories = {m.name: m.model_copy(update={"holds": ()}) for m in machine.memories}
     outermost, results = levels_of(machine, primitive)[0], result_levels(machine, primitive)
     operands: dict[str, Storage] = {}
     for role, path in paths_of(machine, primitive).items():

@@ -28,6 +28,7 @@ from tilewright.targets.generic.program import Part
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
 from tilewright.tile.queues import Command, buffers_of, fills, followers_of
 from tilewright.tile.races import Proof
+from tilewright.tile.tensors import holding_memory
 
 FIRST = -1
 """Key of what a kernel does before its own commands, whose keys start at 0."""
@@ -195,8 +196,9 @@ class KernelLowering(Commands):
             if not isinstance(op, MoveOp) or not op.loads or op.buffer.outer_buffer is not None:
                 continue
             moves = [op, *followers_of(op)]
-            main = [self.tensor(move.buffer.tensor_op).range for move in moves]
-            if any(self.whole.hazards.written(self.machine.main, *ends) for ends in main):
+            tensors = [move.buffer.tensor_op for move in moves]
+            places = [(holding_memory(t, self.machine), *self.tensor(t).range) for t in tensors]
+            if any(self.whole.hazards.written(*place) for place in places):
                 continue
             rows = self.order.rows(op)
             first = (self.order.visit(op.buffer, op) == 0) & (rows.key < start)
@@ -255,7 +257,8 @@ class KernelLowering(Commands):
         tensor = self.tensor(move.buffer.tensor_op)
         boxes = place.read_by(move)
         footprint = Footprint(tensor, boxes.clamped_start, boxes.clamped_size)
-        main = Use(self.machine.main, *tensor.range, not move.loads, footprint=footprint)
+        memory = holding_memory(move.buffer.tensor_op, self.machine)
+        main = Use(memory, *tensor.range, not move.loads, footprint=footprint)
         return [*inner, main]
 
     def moved(self, op: MoveOp) -> Fields:

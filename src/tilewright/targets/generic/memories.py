@@ -24,12 +24,18 @@ Segment = tuple[int, NDArray[np.uint8]]
 
 
 class Memories:
-    """All memories of one machine; main memory is a list of segments in ascending order."""
+    """All memories of one machine; main memory, and others that hold values, are lists of segments
+    in ascending order."""
 
-    def __init__(self, machine: Machine, main: Sequence[Segment]) -> None:
+    def __init__(
+        self, machine: Machine, main: Sequence[Segment], held: Sequence[Segment] = ()
+    ) -> None:
         self.main = machine.main
-        self.segments = sorted(main, key=lambda segment: segment[0])
-        on_chip = sum(memory.bytes or 0 for memory in machine.memories)
+        self.segments: dict[str, list[Segment]] = {machine.home(constant=True): list(held)}
+        self.segments.setdefault(machine.main, []).extend(main)
+        for segments in self.segments.values():
+            segments.sort(key=lambda segment: segment[0])
+        on_chip = sum(m.bytes or 0 for m in machine.memories if not m.holds)
         if on_chip > MAX_BYTES:
             raise refuse(
                 "simulate-memory", f"{machine.name} has {on_chip} bytes on the chip to simulate"
@@ -37,7 +43,7 @@ class Memories:
         self.local: dict[str, NDArray[np.uint8]] = {
             memory.name: np.empty(memory.bytes, np.uint8)
             for memory in machine.memories
-            if memory.name != machine.main and memory.bytes is not None
+            if memory.name not in machine.homes and memory.bytes is not None
         }
         self.begin(0)
 
@@ -47,9 +53,12 @@ class Memories:
             spoil(data, seed)
 
     def sizes(self) -> Mapping[str, int]:
-        """Bytes of each memory; of main memory, the end of the last segment."""
-        end = max((start + data.size for start, data in self.segments), default=0)
-        return {**{name: data.size for name, data in self.local.items()}, self.main: end}
+        """Bytes of each memory; of those that hold values, the end of the last segment."""
+        ends = {
+            name: max((start + data.size for start, data in segments), default=0)
+            for name, segments in self.segments.items()
+        }
+        return {**{name: data.size for name, data in self.local.items()}, **ends}
 
     def view(
         self,
@@ -67,8 +76,9 @@ class Memories:
             raise refuse("simulate-size", f"an instruction reaches {tuple(shape)} elements")
         data, offset = self.local.get(memory), address
         if data is None:
-            start, data = self.segments[0]
-            for start_, data_ in self.segments:
+            segments = self.segments.get(memory) or self.segments[self.main]
+            start, data = segments[0]
+            for start_, data_ in segments:
                 if start_ <= address:
                     start, data = start_, data_
             offset = address - start

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from tilewright.codegen.program.files import KernelRow, ProgramParts, remarks_of
 from tilewright.codegen.program.stepped import WordRunner
 from tilewright.codegen.words import Units, disassemble, from_bytes
+from tilewright.ir.arenas import WEIGHTS
 from tilewright.simulate.commands import TimedArray
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.memories import Segment
 from tilewright.targets.generic.program import Program, decode
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import check_races, timed_program
@@ -28,9 +30,11 @@ class InstructionRunner(WordRunner):
         super().__init__(parts, self.program)
         file = parts.file
         images = [*self.arenas.items(), (TABLES, self.parts.image)]
-        self._simulator = Simulator(
-            self.program, [(file.bases[name], data) for name, data in images if data.size]
-        )
+        held, main = list[Segment](), list[Segment]()
+        for name, data in images:
+            apart = name == WEIGHTS and len(instructions.machine.homes) > 1
+            (held if apart else main).extend([(file.bases[name], data)] if data.size else [])
+        self._simulator = Simulator(self.program, main, held)
 
     @cached_property
     def commands(self) -> TimedArray:

@@ -23,10 +23,12 @@ CHUNK = 4096
 class Simulator:
     """A program ready to run on memories of its own."""
 
-    def __init__(self, program: Program, main: Sequence[Segment]) -> None:
+    def __init__(
+        self, program: Program, main: Sequence[Segment], held: Sequence[Segment] = ()
+    ) -> None:
         self.program = program
         machine = program.instructions.machine
-        self.memories = Memories(machine, main)
+        self.memories = Memories(machine, main, held)
         self.units = {
             opcode: Unit(seen, self.memories)
             for opcode, seen in program.instructions.machines.items()

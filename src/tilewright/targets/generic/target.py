@@ -40,6 +40,7 @@ class InstructionTarget(WordTarget):
             ),
             *(Capability.JOINED, Capability.CIRCULAR, Capability.C, Capability.SYNCHRONISATION),
             *(Capability.TRANSFORMS, Capability.ELEMENT, Capability.FILLS, Capability.PADDED),
+            Capability.HOLDS,
             Capability.RESIDENT,
         }
     )

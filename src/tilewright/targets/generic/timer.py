@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.codegen.words import Columns
+from tilewright.ir.arenas import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning import Timer
 from tilewright.planning.domain import Kernel
@@ -73,8 +74,10 @@ def placed_alone(
 
 
 def _lowering(instructions: InstructionSet, arenas: Mapping[str, int]) -> Lowering:
-    ends = accumulate(arenas.values(), initial=0)
-    return Lowering(instructions, dict(zip((*arenas, TABLES), ends, strict=True)))
+    apart = len(instructions.machine.homes) > 1
+    sizes = [0 if apart and name == WEIGHTS else size for name, size in arenas.items()]
+    bases = dict(zip((*arenas, TABLES), accumulate(sizes, initial=0), strict=True))
+    return Lowering(instructions, bases | ({WEIGHTS: 0} if apart else {}))
 
 
 def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:

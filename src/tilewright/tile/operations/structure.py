@@ -135,7 +135,8 @@ class TensorOp(TileOperation):
     which one compute of the program makes and another reads: it lies in buffers alone.
 
     ``arena`` names the allocation (``activations``, ``weights``); ``offset`` is in bytes,
-    ``strides`` in elements per axis of the physical layout (absent: dense).
+    ``strides`` in elements per axis of the physical layout (absent: dense). ``memory`` is that
+    which holds it, if that is not the main memory.
     """
 
     name = "tile.tensor"
@@ -144,6 +145,7 @@ class TensorOp(TileOperation):
     arena = opt_prop_def(StringAttr)
     offset = opt_prop_def(IntegerAttr)
     strides = opt_prop_def(ArrayAttr)
+    memory = opt_prop_def(StringAttr)
     result = result_def(TensorType)
     assembly_format: ClassVar[str | None] = "$symbol attr-dict `:` type($result)"
 
