@@ -36,6 +36,7 @@ from benchmarks.tables import (
     scaling,
     simulation,
     since,
+    starting,
     unseen,
 )
 
@@ -66,6 +67,7 @@ PAGES: Mapping[str, Entry] = {
         ("cpu", cpu),
         ("compile", compiling),
         ("import", importing),
+        ("start", starting),
         ("scaling", scaling),
         ("allocator", allocator),
         ("simulation", simulation),

@@ -16,7 +16,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tilewright.targets.cpu import processors
+from tilewright.targets.cpu import builds, processors
+from tilewright.targets.cpu.builds import NATIVE, Build
 from tilewright.targets.cpu.tiles import TILE_FLAGS
 
 _WIDE = "fma avx2 avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni avx512_bf16"
@@ -48,7 +49,7 @@ def take_for(name: str) -> None:
 
 def runs_here(name: str) -> bool:
     """Whether the processor at hand has all that the named one has."""
-    found = re.search(r"^flags\s*:(.*)$", processors.cpuinfo(), re.MULTILINE)
+    found = re.search(r"^flags\s*:(.*)$", builds.cpuinfo(), re.MULTILINE)
     own = found[1].split() if found else []
     return set(CPUINFO[name].rpartition(":")[2].split()) <= set(own)
 
@@ -64,8 +65,8 @@ def skipping(run_compiler: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def refuse_foreign(processor: processors.Processor, *, tiles: bool = False) -> None:
-    """``processors.refuse_foreign``, but for what is planned for the processor described."""
-    if processor.name == processors.NATIVE and tiles:
+def refuse_foreign(build: Build, *, tiles: bool = False) -> None:
+    """``builds.refuse_foreign``, but for what is planned for the processor described."""
+    if build.name == NATIVE and tiles:
         pytest.skip("matrix tiles of the processor described are not run here")
-    processors.refuse_foreign(processor, tiles=tiles)
+    builds.refuse_foreign(build, tiles=tiles)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 LONGEST_WORD = 256
 LONGEST_TEXT = 4096
@@ -65,6 +64,8 @@ def refuse(code: str, reason: str, where: str = "", help: str = "") -> Tilewrigh
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
     """Suggest the nearest of very many known names for one that is unknown; "" if none is near."""
+    from difflib import get_close_matches  # What is right needs no suggestions.
+
     near = get_close_matches(name, list(known), most, 0.5)
     return f"did you mean {' or '.join(near)}?" if near else ""
 

@@ -16,7 +16,7 @@ from tests.cli.test_commands import LENET, refused
 from tilewright.codegen.c.compiler import run_compiler
 from tilewright.errors import TilewrightError
 from tilewright.graph.weights import Weights
-from tilewright.runtime.executable import replacing
+from tilewright.runtime.replacing import replacing
 
 COMMAND = [sys.executable, "-m", "tilewright"]
 

@@ -30,7 +30,8 @@ from tilewright.numerics.precision import PRECISIONS
 from tilewright.report.agreement import Verdict, Wanted, guarded
 from tilewright.runtime import Executable
 from tilewright.runtime.check import Check
-from tilewright.targets.base import find_target, target_names
+from tilewright.system.choices import target_names
+from tilewright.targets.base import find_target
 
 ROOT = Path(__file__).parents[2]
 

@@ -78,10 +78,11 @@ def test_make_builds_what_the_package_lists(package: Path) -> None:
 def test_a_planted_source_would_run(package: Path, tmp_path: Path) -> None:
     """The test above sees what it looks for: listed, the same file does run."""
     from tilewright.runtime.manifest import Manifest
+    from tilewright.system.typed_json import from_json
 
     mark = tmp_path / "mark"
     plant_source(package, EVIL.replace("MARK", str(mark)))
-    Manifest.model_validate_json((package / "manifest.json").read_text()).write(package)
+    from_json(Manifest, (package / "manifest.json").read_text()).write(package)
     Executable.load(package).run(INPUT)
     assert mark.exists()
 

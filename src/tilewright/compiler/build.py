@@ -43,9 +43,10 @@ from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.planning import Plan
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
-from tilewright.runtime.executable import Executable, Progress, quiet, replacing
+from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import write_package
+from tilewright.runtime.replacing import replacing
 from tilewright.shapes import Settled, sizes_of
 from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
 from tilewright.targets.base import Target, find_target

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tilewright.runtime import DynamicExecutable, Executable
-from tilewright.runtime.dynamic import specialise_by
-from tilewright.runtime.executable import Progress, opened
+from tilewright.runtime.executable import Executable, Progress, opened
 from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.specialisers import specialise_by
 
 if TYPE_CHECKING:
     from tilewright.graph.weights import Weights
     from tilewright.ir import ModuleOp
+    from tilewright.runtime.dynamic import DynamicExecutable
     from tilewright.runtime.model_check import ModelSource
 
 
@@ -48,3 +48,12 @@ def _written(directory: Path, manifest: Manifest, sizes: Mapping[str, int]) -> M
 specialise_by(_specialise, _interpreted, _written)
 
 __all__ = ["DynamicExecutable", "Executable", "opened"]
+
+
+def __getattr__(name: str) -> Any:
+    """Packages with free dims are imported on first use: others need nothing of theirs."""
+    if name != "DynamicExecutable":
+        raise AttributeError(f"module 'tilewright.compiler.packages' has no attribute {name!r}")
+    from tilewright.runtime.dynamic import DynamicExecutable
+
+    return DynamicExecutable

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tilewright.compiler.build import bound, emit
@@ -56,11 +57,11 @@ def write_with_plans(
         problem = error.problems[0]
         where = f" ({problem.where})" if problem.where else ""
         note = f"each size is compiled when it is first used: {problem.reason}{where}"
-        manifest = manifest.model_copy(update={"notes": (*manifest.notes, note)})
+        manifest = replace(manifest, notes=(*manifest.notes, note))
         sizes = ()
     assert manifest.open_model is not None
-    opened = manifest.open_model.model_copy(update={"plans": sizes})
-    manifest.model_copy(update={"open_model": opened}).write(directory)
+    opened = replace(manifest.open_model, plans=sizes)
+    replace(manifest, open_model=opened).write(directory)
 
 
 def plan_sizes(bounds: Bounds) -> tuple[int, ...]:

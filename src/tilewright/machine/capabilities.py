@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from tilewright.machine.synchronisation import Synchronisation
-
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Memory, Move, Primitive, Storage
     from tilewright.machine.records import Record
+    from tilewright.machine.synchronisation import Synchronisation
 
     Part = Machine | Memory | Move | Primitive | Storage | Synchronisation
 
@@ -54,6 +53,8 @@ class Capability(StrEnum):
 
 def records(machine: Machine) -> Iterator[tuple[str, Record]]:
     """The records of a machine that are some family's own, and where: their keys in a file."""
+    from tilewright.machine.synchronisation import Synchronisation
+
     for kind in ("", "memory", "move", "primitive", "operand"):
         for place, part in _parts(machine, kind):
             if not isinstance(part, Synchronisation) and part.own.family:

@@ -117,6 +117,16 @@ def _short() -> tuple[np.dtype[Any], ...]:
     return tuple(element.dtype for element in _ELEMENTS if element.is_short_float)
 
 
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The dtype of that name, as NumPy prints it; raises TypeError if there is none.
+
+    ``np.dtype`` alone knows no bfloat16 before ml_dtypes has been imported.
+    """
+    import numpy as np
+
+    return ELEMENTS[name].dtype if name == "bfloat16" else np.dtype(name)
+
+
 def element_of_dtype(dtype: np.dtype[Any]) -> Element:
     """The plain element type of arrays of a dtype; raises KeyError if there is none."""
     return ELEMENTS[str(dtype)]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
@@ -24,6 +25,7 @@ from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
 from tilewright.runtime.planned import PlannedExecutable
+from tilewright.runtime.specialisers import Interpreted, Specialiser, Written, specialisers
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
 from tilewright.shapes.run import check_sizes
@@ -36,22 +38,13 @@ if TYPE_CHECKING:
     from tilewright.ir import ModuleOp
     from tilewright.ir.types import Array
     from tilewright.runtime.check import Check
-    from tilewright.runtime.model_check import ModelCheck, ModelSource
+    from tilewright.runtime.model_check import ModelCheck
 
 MOST_LOADED = 16
 """Specialisations that one process keeps loaded."""
 
 MOST_LOADED_BYTES = 4 << 30
 """Bytes of their weights and activations; the one in use may have more."""
-
-Specialiser = Callable[[Path, Manifest, Mapping[str, int], Path, Progress], None]
-"""Compiles a package's model for sizes of its free dims into an empty directory."""
-
-Interpreted = Callable[[Path, Manifest, Mapping[str, int]], "tuple[ModuleOp, Weights]"]
-"""The graph of a package's model at sizes of its free dims, for checks, and its constants."""
-
-Written = Callable[[Path, Manifest, Mapping[str, int]], "ModelSource"]
-"""Returns a package's model as it was written, at sizes of its free dims."""
 
 
 class DynamicExecutable(Executable):
@@ -107,8 +100,8 @@ class DynamicExecutable(Executable):
                 executable = self._planned(ordered) or self.cache.obtain(
                     self._key(ordered), lambda place: self._build(ordered, place), self._say
                 )
-                if _specialisers:
-                    executable.model = _specialisers[-1][2](self.content, self.manifest, ordered)
+                if specialisers:
+                    executable.model = specialisers[-1][2](self.content, self.manifest, ordered)
                 self._loaded[key] = executable
             self._loaded.move_to_end(key)
             self._last = self._loaded[key]
@@ -134,12 +127,12 @@ class DynamicExecutable(Executable):
         return interpreted(self.content, self.manifest, sizes)
 
     def _compiler(self) -> tuple[Specialiser, Interpreted, Written]:
-        if not _specialisers:
+        if not specialisers:
             raise refuse(
                 "package-invalid", "there is no compiler for a new shape", str(self.directory),
                 "open the package with tilewright.Executable.load",
             )  # fmt: skip
-        return _specialisers[-1]
+        return specialisers[-1]
 
     def _build(self, sizes: Mapping[str, int], place: Path) -> None:
         listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
@@ -171,8 +164,8 @@ class DynamicExecutable(Executable):
         assert manifest.open_model is not None
         content = {
             "files": {name: entry.sha256 for name, entry in manifest.files.items()},
-            "inputs": [tensor.model_dump(mode="json") for tensor in manifest.inputs],
-            "open": manifest.open_model.model_dump(mode="json", exclude={"dims"}),
+            "inputs": [asdict(tensor) for tensor in manifest.inputs],
+            "open": asdict(replace(manifest.open_model, dims=())),
             "model": manifest.model,
             "target": manifest.target,
             "machine": manifest.machine,
@@ -260,11 +253,3 @@ class DynamicExecutable(Executable):
         """The free dims, and the summary of the specialisation that was used last."""
         free = {name: [bounds.low, bounds.high] for name, bounds in self.free.items()}
         return {"free": free, **({} if self._last is None else self._last.summary())}
-
-
-_specialisers: list[tuple[Specialiser, Interpreted, Written]] = []
-
-
-def specialise_by(specialiser: Specialiser, interpreted: Interpreted, written: Written) -> None:
-    """Say what compiles packages for new shapes: the compiler does (compiler/packages.py)."""
-    _specialisers.append((specialiser, interpreted, written))

@@ -1,12 +1,12 @@
 """A compiled network that runs, checks itself against the interpreter, and reports.
 
-A package that is only reported on, or copied, needs neither NumPy nor the graph: methods that do
-import them.
+A server loads a package and runs it, in less time than most of Tilewright takes to import: what
+only some methods need, they import. A package that is only reported on, or copied, needs neither
+NumPy nor the graph.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -15,27 +15,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.codegen.c.compiler import has_compiler
 from tilewright.codegen.c.packaged import LIBRARIES, Packaged
 from tilewright.errors import TilewrightError, refuse
 from tilewright.numerics.element_types import ELEMENTS
-from tilewright.runtime.elf import becomes_elf
-from tilewright.runtime.glance import report
 from tilewright.runtime.listed import listed_only
 from tilewright.runtime.manifest import (
     MANIFEST,
     PROGRAM,
     REFERENCE,
     Manifest,
-    Tensor,
     read_manifest,
     read_own,
 )
-from tilewright.runtime.replacing import replacing
-from tilewright.runtime.summary import summary
-from tilewright.shapes import Bounds
-from tilewright.shapes.run import check_sizes
-from tilewright.system.files import written
+from tilewright.runtime.ports import refuse_other_ports
 from tilewright.system.temporary import make_folder, remove_folder
 
 if TYPE_CHECKING:
@@ -47,6 +39,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
     from tilewright.runtime.model_check import ModelCheck, ModelSource
+    from tilewright.shapes import Bounds
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -134,6 +127,12 @@ class Executable:
 
         Nothing half-written is left: the copy is made beside and then renamed.
         """
+        import shutil
+
+        from tilewright.codegen.c.compiler import has_compiler
+        from tilewright.runtime.elf import becomes_elf
+        from tilewright.runtime.replacing import replacing
+
         target = Path(directory)
         if becomes_elf(target):
             from tilewright.runtime.elf_package import write_elf  # It needs the targets.
@@ -166,6 +165,8 @@ class Executable:
 
     def specialise(self, sizes: Mapping[str, int]) -> Executable:
         """The package for these sizes of its free dims: itself, where none are free."""
+        from tilewright.shapes.run import check_sizes
+
         check_sizes({}, sizes)
         return self
 
@@ -208,7 +209,7 @@ class Executable:
 
             with self._libraries.at_hand():
                 runner = find_target(self.manifest.target).runner(self.content / PROGRAM)
-                self._refuse_other_ports(runner)
+                refuse_other_ports(self.manifest, runner, self.directory)
                 if self._libraries.files:
                     runner.build()
             runner.planned = {
@@ -217,18 +218,6 @@ class Executable:
             }
             self._runner = runner
         return self._runner
-
-    def _refuse_other_ports(self, runner: Runner) -> None:
-        """Refuse (``package-invalid``) a program whose inputs or outputs are not the manifest's."""
-        manifest = self.manifest
-        pairs = ((runner.inputs, manifest.inputs), (runner.outputs, manifest.outputs))
-        for program, stated in pairs:
-            known = {info.name: info for info in program}
-            if len(known) != len(stated) or not all(
-                tensor.name in known and _agree(known[tensor.name], tensor) for tensor in stated
-            ):
-                reason = "its program has other inputs or outputs than its manifest"
-                raise refuse("package-invalid", reason, str(self.directory))
 
     def named(self, inputs: Mapping[str, Array] | Any) -> Mapping[str, Array]:
         """Arrays by input name; one array alone is that of the only input.
@@ -282,6 +271,8 @@ class Executable:
         if trace is None:
             result = runner.run(inputs, check_races=check_races, watch=watch, profile=profile)
         else:
+            from tilewright.system.files import written
+
             with written(Path(trace)) as fresh:
                 result = runner.run(inputs, trace=fresh, check_races=check_races, watch=watch)
         self._profile, self._measured, self._runs = None, result.measured, 0
@@ -428,6 +419,8 @@ class Executable:
         The first run, which also loads what all others find, does not count: a few more are made
         now, and the report is of the median one. With ``kernels`` all are listed, slowest first.
         """
+        from tilewright.runtime.glance import report
+
         return report(self.manifest, self.summary(), kernels=kernels)
 
     def _repr_html_(self) -> str:
@@ -438,6 +431,8 @@ class Executable:
     def summary(self) -> dict[str, Any]:
         """Totals of the plan and of a run, as ``tilewright run --json`` prints them; ``report``
         says which."""
+        from tilewright.runtime.summary import summary
+
         self._settle()
         return summary(self.manifest, self._last_profile(), self._runs)
 
@@ -486,15 +481,3 @@ def placed(executable: Executable, directory: str | Path | None) -> Executable:
         return executable
     place = executable.save(directory, build=False)
     return opened(place) if place.is_file() else Executable(place, manifest=executable.manifest)
-
-
-def _agree(info: TensorInfo, tensor: Tensor) -> bool:
-    """True if a program's tensor has the manifest's type and shape; free dims have any size."""
-    return (
-        info.dtype == tensor.dtype
-        and len(info.shape) == len(tensor.shape)
-        and all(
-            isinstance(stated, str) or size == stated
-            for size, stated in zip(info.shape, tensor.shape, strict=True)
-        )
-    )

@@ -19,16 +19,17 @@ The same input gives the same bytes.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
-
 from tilewright.codegen.program.buffers import KernelBuffer
 from tilewright.errors import refuse
-from tilewright.numerics.element_types import ElementType
+from tilewright.numerics.element_types import ElementType, dtype_named
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
+from tilewright.system.typed_json import JsonError, Range, from_json, to_json
 
 FORMAT = 1
 """Version of the package's layout; readers refuse any other."""
@@ -45,14 +46,14 @@ LONGEST_NAME = 1024
 """Characters of the longest name of a file in a package."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+DimSize = Annotated[int, Range(0, LARGEST_SIZE)]
+Size = Annotated[int, Range(0)]
+FiniteFloat = Annotated[float, Range(-sys.float_info.max, sys.float_info.max)]
+Factor = Annotated[float, Range(above=0, high=sys.float_info.max)]
 
 
-DimSize = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
-
-
-class Tensor(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
     """An input or output, as the caller sees it."""
 
     name: str
@@ -64,15 +65,17 @@ class Tensor(_Part):
         """Zeros of its shape, which has to be known: for tensors that have no elements."""
         import numpy as np
 
-        return np.zeros(tuple(int(size) for size in self.shape), self.dtype)
+        shape = tuple(int(size) for size in self.shape)
+        return np.zeros(shape, dtype_named(self.dtype))
 
 
-class FreeDim(_Part):
+@dataclass(frozen=True, kw_only=True)
+class FreeDim:
     """A dim of the inputs that stays free, and its bounds, both included."""
 
     name: str
-    low: int = Field(ge=0, le=LARGEST_SIZE)
-    high: int = Field(ge=1, le=LARGEST_SIZE)
+    low: DimSize
+    high: Annotated[int, Range(1, LARGEST_SIZE)]
 
     @property
     def bounds(self) -> Bounds:
@@ -80,10 +83,8 @@ class FreeDim(_Part):
         return Bounds(self.low, self.high)
 
 
-Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-
-class OpenModel(_Part):
+@dataclass(frozen=True, kw_only=True)
+class OpenModel:
     """The model that a package with free dims keeps, and how it is compiled for a shape."""
 
     file: str
@@ -103,7 +104,8 @@ class OpenModel(_Part):
     channels are equalised."""
 
 
-class KernelEntry(_Part):
+@dataclass(frozen=True, kw_only=True)
+class KernelEntry:
     """One kernel: where it runs, and what its plan says. Cycles and bounds are the machine's."""
 
     name: str
@@ -159,14 +161,16 @@ class KernelEntry(_Part):
         return self.model_copy(update=whole | own)
 
 
-class FileEntry(_Part):
+@dataclass(frozen=True, kw_only=True)
+class FileEntry:
     """Size and digest of a file of the package."""
 
-    bytes: int = Field(ge=0)
+    bytes: Size
     sha256: str
 
 
-class Manifest(_Part):
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
     """The contents of a package's ``manifest.json``."""
 
     format: int = FORMAT
@@ -195,17 +199,16 @@ class Manifest(_Part):
     """True if something here runs it, false if only other tools do."""
     open_model: OpenModel | None = None
     """Only in packages with free dims, which have no program."""
-    files: dict[str, FileEntry] = {}
+    files: dict[str, FileEntry] = field(default_factory=dict[str, FileEntry])
 
-    @model_validator(mode="after")
-    def _free_dims_are_listed(self) -> Manifest:
+    def check(self) -> None:
+        """Raise ``JsonError`` where the dims that are free are not those that are listed."""
         listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
         named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}
         if named != listed or (self.open_model and len(listed) < len(self.open_model.dims)):
-            raise ValueError("the inputs' free dims are not those that the package lists")
+            raise JsonError("the inputs' free dims are not those that the package lists")
         if not listed and any(isinstance(d, str) for t in self.outputs for d in t.shape):
-            raise ValueError("an output's shape is open, and no dim is free")
-        return self
+            raise JsonError("an output's shape is open, and no dim is free")
 
     def write(self, directory: Path) -> None:
         """Write it beside the package's other files, which it lists."""
@@ -216,14 +219,16 @@ class Manifest(_Part):
         ]
         names = [path.relative_to(directory).as_posix() for path in paths]
         listed = dict(zip(names, _entries(paths), strict=True))
-        full = self.model_copy(update={"files": listed})
-        (directory / MANIFEST).write_text(full.model_dump_json(indent=1) + "\n")
+        replace(self, files=listed)._store(directory)
 
     def add(self, directory: Path, names: Sequence[str]) -> None:
         """Write it beside the package's files with those of ``names`` added, or listed anew."""
         new = dict(zip(names, _entries([directory / name for name in names]), strict=True))
-        full = self.model_copy(update={"files": dict(sorted({**self.files, **new}.items()))})
-        (directory / MANIFEST).write_text(full.model_dump_json(indent=1) + "\n")
+        replace(self, files=dict(sorted({**self.files, **new}.items())))._store(directory)
+
+    def _store(self, directory: Path) -> None:
+        self.check()
+        (directory / MANIFEST).write_text(to_json(self, indent=1) + "\n")
 
 
 _FEW_BYTES = 4 << 20
@@ -297,11 +302,11 @@ def _read(directory: Path) -> Manifest:
     if path.stat().st_size > _MOST_MANIFEST_BYTES:
         raise refuse("package-invalid", "manifest.json is too large", str(directory))
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part)[:80] for part in first["loc"])
-        raise refuse("package-invalid", f"{place}: {first['msg']}", str(path)) from error
+        manifest = from_json(Manifest, path.read_bytes())
+        manifest.check()
+    except JsonError as error:
+        place = f"{error.where}: " if error.where else ""
+        raise refuse("package-invalid", f"{place}{error.reason}", str(path)) from error
     if manifest.format != FORMAT:
         raise refuse(
             "package-invalid", f"format {manifest.format}; this version reads {FORMAT}", str(path),

@@ -6,6 +6,7 @@ Nothing is compiled for the size but the graph that results are checked with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +38,15 @@ class PlannedExecutable(Executable):
             tuple(_sized(tensor, sizes) for tensor in side)
             for side in (package.inputs, package.outputs)
         )
-        fields: dict[str, object] = {"inputs": inputs, "outputs": outputs}
+        manifest = replace(plan.manifest, inputs=inputs, outputs=outputs)
         if [tensor.shape for tensor in inputs] != [t.shape for t in plan.manifest.inputs]:
             # Bounds are those of the plan's size: a shorter run may take less.
-            none = {"physical_bound": None, "granule_bound": None}
-            fields["kernels"] = tuple(e.model_copy(update=none) for e in plan.manifest.kernels)
-        super().__init__(plan.directory, manifest=plan.manifest.model_copy(update=fields))
+            unknown = (
+                replace(entry, physical_bound=None, granule_bound=None)
+                for entry in manifest.kernels
+            )
+            manifest = replace(manifest, kernels=tuple(unknown))
+        super().__init__(plan.directory, manifest=manifest)
         self._plan, self._interpreted = plan, reference
         self._libraries = plan._libraries
 
@@ -81,4 +85,4 @@ class PlannedExecutable(Executable):
 
 def _sized(tensor: Tensor, sizes: Mapping[str, int]) -> Tensor:
     shape = tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in tensor.shape)
-    return tensor.model_copy(update={"shape": shape})
+    return replace(tensor, shape=shape)

@@ -13,11 +13,11 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from tilewright.runtime.manifest import FileEntry, digest_of_file
+from tilewright.system.typed_json import JsonError, from_json, to_json
 
 MOST_ANSWERS = 1024
 """Answers that are kept, the newest: one entry may answer several requests."""
@@ -25,12 +25,12 @@ MOST_ANSWERS = 1024
 _MOST_BYTES = 1 << 20
 
 
-class Answer(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Answer:
     """The entry that a request was answered with, and what that rests on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     key: str
-    files: dict[str, FileEntry] = {}
+    files: dict[str, FileEntry] = field(default_factory=dict[str, FileEntry])
     """Files that the request does not tell of, by their names relative to the model's folder."""
     notes: tuple[str, ...] = ()
     """The notes that were shown when the model was read."""
@@ -58,8 +58,8 @@ def read_answer(path: Path) -> Answer | None:
     try:
         if path.stat().st_size > _MOST_BYTES:
             return None
-        answer = Answer.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        answer = from_json(Answer, path.read_bytes())
+    except (OSError, JsonError):
         return None
     inside = all(
         name and not (parts := PurePosixPath(name)).is_absolute() and ".." not in parts.parts
@@ -73,7 +73,7 @@ def write_answer(folder: Path, request: str, answer: Answer) -> None:
     handle, name = tempfile.mkstemp(dir=folder, prefix=".")
     try:
         with os.fdopen(handle, "w") as file:
-            file.write(answer.model_dump_json())
+            file.write(to_json(answer))
         Path(name).replace(folder / request)
     except BaseException:
         Path(name).unlink(missing_ok=True)

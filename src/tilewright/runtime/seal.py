@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tilewright.errors import refuse
 from tilewright.runtime.manifest import FileEntry, Manifest, digest_of_file, read_listed
+from tilewright.system.typed_json import JsonError, from_json, to_json
 
 SEALED = "sealed.json"
 
 _MOST_BYTES = 16 << 20
 
 
-class _Seal(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+@dataclass(frozen=True)
+class _Seal:
     files: dict[str, FileEntry]
 
 
 def seal(entry: Path, package: Path) -> None:
     """Write down, beside a package, the files that its manifest does not list."""
-    text = _Seal(files=_unlisted(package, read_listed(package))).model_dump_json(indent=1)
+    text = to_json(_Seal(_unlisted(package, read_listed(package))), indent=1)
     (entry / SEALED).write_text(text + "\n")
 
 
@@ -31,8 +31,8 @@ def check_seal(entry: Path, package: Path, manifest: Manifest) -> None:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise refuse("package-damaged", "the seal is too large", str(path))
-        sealed = _Seal.model_validate_json(path.read_bytes())
-    except (ValidationError, OSError) as error:
+        sealed = from_json(_Seal, path.read_bytes())
+    except (JsonError, OSError) as error:
         raise refuse("package-damaged", "the seal cannot be read", str(path)) from error
     if sealed.files != _unlisted(package, manifest.files):
         raise refuse("package-damaged", "a file has changed since it was built", str(package))

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,8 @@ def target_points() -> Mapping[str, EntryPoint]:
 @cache
 def _points_along(_: tuple[str, ...]) -> Mapping[str, EntryPoint]:
     """Looking through all installed packages takes milliseconds."""
+    from importlib.metadata import entry_points  # And so does importing this.
+
     return {point.name: point for point in entry_points(group="tilewright.targets")}
 
 

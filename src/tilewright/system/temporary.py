@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
-import shutil
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +21,12 @@ def make_folder(parent: Path | None = None, prefix: str = "tilewright-") -> Path
     being made or removed: here, the name is noted before the folder exists and until it is gone.
     Raises OSError.
     """
-    folder = (parent or Path(tempfile.gettempdir())).absolute()
-    folder /= f"{prefix}{secrets.token_hex(8)}"
+    if parent is None:
+        import tempfile
+
+        parent = Path(tempfile.gettempdir())
+    folder = parent.absolute()
+    folder /= f"{prefix}{os.urandom(8).hex()}"
     _folders[folder] = os.getpid()
     folder.mkdir(mode=0o700)
     return folder
@@ -33,6 +34,8 @@ def make_folder(parent: Path | None = None, prefix: str = "tilewright-") -> Path
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder of ``make_folder`` with all that it holds."""
+    import shutil
+
     shutil.rmtree(folder, ignore_errors=True)
     if not folder.exists():
         _folders.pop(folder, None)

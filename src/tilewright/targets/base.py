@@ -9,16 +9,17 @@ than a library to load: what only compiling needs is imported where it is needed
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.codegen.program.interface import Compilation, Runner, RunTimer
 from tilewright.errors import Problem, TilewrightError, choose, refuse
 from tilewright.numerics.element_types import ElementType
-from tilewright.system.choices import target_names, target_points
 from tilewright.tile.decisions import EVERY_DECISION, Decision
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from tilewright.planning import Ask, Timer
     from tilewright.planning.planners.measured import Measure
     from tilewright.planning.space.mesh import Mesh
+
+
+_FOLDER = re.compile("[a-z][a-z0-9-]{0,99}")
 
 
 class Target(ABC):
@@ -104,6 +108,7 @@ class Target(ABC):
         """
         from tilewright.machine.capabilities import records, used
         from tilewright.planning.space.operand_layouts import layout_problems
+        from tilewright.system.choices import target_names
 
         before = f"{source}: " if source else ""
         problems = [
@@ -314,7 +319,26 @@ def sources_text(directory: Path, *patterns: str) -> str:
 
 
 def find_target(name: str) -> Target:
-    """The installed target of that name; refuses an unknown one with the list."""
+    """The installed target of that name; refuses an unknown one with the list.
+
+    The main target of one of Tilewright's own folders is found by the folder's name: to look
+    through the entry points of all that is installed takes longer than to run a package.
+    """
+    return _own_target(name) or _installed_target(name)
+
+
+def _own_target(name: str) -> Target | None:
+    """The target of Tilewright's folder of that name, if there is one."""
+    folder = Path(__file__).with_name(name.replace("-", "_"))
+    if not _FOLDER.fullmatch(name) or not (folder / "__init__.py").is_file():
+        return None
+    entry: Any = getattr(import_module(f"tilewright.targets.{folder.name}"), "TARGET", None)
+    return entry if isinstance(entry, Target) and entry.name == name else None
+
+
+def _installed_target(name: str) -> Target:
+    from tilewright.system.choices import target_points
+
     points = target_points()
     if name not in points:
         raise refuse("target-unknown", f"no target {name!r}", help=choose(name, sorted(points)))

@@ -1,5 +1,7 @@
 """Bytes taken of memories and counters of traces, compared with counts byte by byte."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_taken_bytes_are_those_of_a_map_byte_by_byte(seed: int) -> None:
 def test_what_stays_lives_from_its_first_kernel_to_its_last() -> None:
     result = KernelBuffer(tensor="y", role="output", memory="near", address=64, bytes=8, stays=True)
     tile = KernelBuffer(tensor="x", role="input", memory="near", address=0, bytes=4, slots=2)
-    buffers = {"k0": (tile, result), "k1": (), "k2": (result.model_copy(update={"role": "input"}),)}
+    buffers = {"k0": (tile, result), "k1": (), "k2": (replace(result, role="input"),)}
     kernels = [("k0", 0.0, 10.0), ("k1", 9.0, 20.0), ("k2", 20.0, 25.0)]
     found = {each.tensor: each for each in occupants_of(kernels, buffers)}
     assert (found["y"].start, found["y"].end, found["y"].kernels) == (0.0, 25.0, ("k0", "k2"))

@@ -20,6 +20,7 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
+from tilewright.system.typed_json import from_json
 from tilewright.targets.ascend.lower import STAGES
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.runner import AscendRunner
@@ -336,7 +337,7 @@ def test_damaged_packages_are_refused(tmp_path: Path) -> None:
             if argument["kind"] == kind:
                 argument[key] = value
         launches.write_text(json.dumps(data))
-        Manifest.model_validate_json((saved / "manifest.json").read_text()).write(saved)
+        from_json(Manifest, (saved / "manifest.json").read_text()).write(saved)
         with pytest.raises(TilewrightError, match="package-invalid"):
             Executable.load(saved).run(given)
 

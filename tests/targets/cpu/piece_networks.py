@@ -35,9 +35,10 @@ from tilewright.ir import PythonValue, SSAValue, bf16, f32
 from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics.pieces import PRODUCTS, THREE, TWO, split_weights
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.builds import cpuinfo, listed_flags
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
-from tilewright.targets.cpu.processors import PROCESSORS, Processor, _flags, cpuinfo
+from tilewright.targets.cpu.processors import PROCESSORS, Processor
 from tilewright.targets.cpu.tiles import tiles_granted
 
 Array = NDArray[np.float32]
@@ -87,7 +88,7 @@ def lowered(program: Path, folder: Path) -> tuple[Path, tuple[str, ...]]:
 def lacking(build: str) -> str:
     """Why a build does not run here; "" if it does."""
     needs = PROCESSORS["avx2"].needs if build == LOWERED else BUILDS[build][1]
-    missing = sorted(set(needs) - _flags(cpuinfo()))
+    missing = sorted(set(needs) - listed_flags(cpuinfo()))
     if missing:
         return f"this processor lacks {', '.join(missing)}"
     return "" if build != "tiles" or tiles_granted() else "the system refuses the tiles"

@@ -19,7 +19,7 @@ from tests.targets.cpu.built_networks import (
 import tilewright
 from tilewright.codegen.c.compiler import CHOICE, FLAGS
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu import processors
+from tilewright.targets.cpu import builds, processors
 from tilewright.targets.cpu.processors import PROCESSORS
 from tilewright.targets.cpu.runner import CpuRunner
 
@@ -43,7 +43,7 @@ def make(program: Path, *options: str) -> None:
 
 def runs_here(name: str) -> bool:
     try:
-        processors.refuse_foreign(PROCESSORS[name])
+        builds.refuse_foreign(PROCESSORS[name])
     except TilewrightError:
         return False
     return True

@@ -11,8 +11,9 @@ from tests.targets.cpu.test_package import small
 
 from tilewright.codegen.c import compiler
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu import TARGET, processors, runner, tiles
-from tilewright.targets.cpu.processors import NATIVE, Processor, refuse_foreign
+from tilewright.targets.cpu import TARGET, builds, processors, runner, tiles
+from tilewright.targets.cpu.builds import NATIVE, refuse_foreign
+from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.runner import CpuRunner, read_manifest
 
 X86 = sys.platform == "linux" and platform.machine() == "x86_64"
@@ -35,9 +36,10 @@ def refusal(one: Processor, needed: bool) -> str:
 
 
 def machine_has(monkeypatch: pytest.MonkeyPatch, flags: str, granted: bool) -> None:
-    monkeypatch.setattr(processors, "cpuinfo", lambda: f"flags\t: fpu {flags} sse\n")
+    for module in (builds, processors):
+        monkeypatch.setattr(module, "cpuinfo", lambda: f"flags\t: fpu {flags} sse\n")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(processors, "tiles_granted", lambda: granted)
+    monkeypatch.setattr(builds, "tiles_granted", lambda: granted)
 
 
 def test_a_package_says_whether_it_needs_tiles(tmp_path: Path) -> None:
@@ -91,9 +93,9 @@ def test_a_refused_package_is_not_loaded(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_systems_without_tiles_are_planned_without(monkeypatch: pytest.MonkeyPatch) -> None:
     machine_has(monkeypatch, FLAGS, granted=True)
-    for system, builds, cycles in ((1, 1, 48.0), (0, 1, 0.0), (1, 0, 0.0)):
+    for system, macro, cycles in ((1, 1, 48.0), (0, 1, 0.0), (1, 0, 0.0)):
         monkeypatch.setattr(processors, "tiles_supported", lambda known=system: bool(known))
-        monkeypatch.setattr(processors, "defines", lambda *_, known=builds: bool(known))
+        monkeypatch.setattr(processors, "defines", lambda *_, known=macro: bool(known))
         assert processors.this_processor.__wrapped__().block_cycles == cycles
 
 

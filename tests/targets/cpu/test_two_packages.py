@@ -14,6 +14,7 @@ import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.graph.names import network_name
 from tilewright.runtime.manifest import Manifest
+from tilewright.system.typed_json import from_json
 
 pytestmark = pytest.mark.usefixtures("built_apart")
 
@@ -284,4 +285,4 @@ def test_names_of_packages_with_free_dims(tmp_path: Path) -> None:
         assert inside.manifest.model == made.manifest.model == wanted
         assert (inside.directory / f"program/include/{wanted}.h").exists()
         text = (place / "manifest.json").read_text()
-        assert Manifest.model_validate_json(text).model == wanted
+        assert from_json(Manifest, text).model == wanted

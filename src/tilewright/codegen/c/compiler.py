@@ -1,13 +1,12 @@
-"""The system's C compiler: finding it, and building a package's shared library."""
+"""The system's C compiler: finding it, and building a package's shared library.
+
+Whoever loads a library that is there asks for the flags alone: what running a compiler needs is
+imported where it is run.
+"""
 
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -54,9 +53,13 @@ def has_compiler() -> bool:
 
 def _named(asked: str) -> tuple[str, ...]:
     """The command that CC asks for, its program's path in full; () without a CC and a compiler."""
+    import shutil
+
     if not asked.strip():
         paths = [path for name in COMPILERS if (path := shutil.which(name))]
         return tuple(paths[:1])
+    import shlex
+
     try:
         first, *options = shlex.split(asked)
     except ValueError:
@@ -78,6 +81,8 @@ def compiler_version() -> str:
 
 @cache
 def _version(command: tuple[str, ...]) -> str:
+    import subprocess
+
     ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     return " ".join([*ran.stdout.splitlines()[:1], *command[1:]])
 
@@ -90,6 +95,8 @@ def defines(macro: str, flags: tuple[str, ...]) -> bool:
 
 @cache
 def _defines(macro: str, command: tuple[str, ...]) -> bool:
+    import subprocess
+
     try:
         ran = subprocess.run(
             [*command, "-x", "c", "-dM", "-E", "-"],
@@ -114,7 +121,9 @@ def build_library(
 
     Raises TilewrightError with the compiler's first words if it fails.
     """
-    from concurrent.futures import ThreadPoolExecutor  # Who loads a library needs none.
+    import shutil
+    import tempfile
+    from concurrent.futures import ThreadPoolExecutor
 
     compiler = find_compiler()
     search = [f"-I{path}" for path in includes]
@@ -166,6 +175,10 @@ def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
 
     If it fails, raises TilewrightError with its first lines and the command.
     """
+    import shlex
+    import signal
+    import subprocess
+
     try:
         ran = subprocess.run(
             command,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import os
-import secrets
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -48,11 +47,11 @@ def _key(path: Path) -> bytes:
 def _make(path: Path) -> None:
     """Write a new key, whole or not at all; of several processes the first one's stays."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    fresh = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "w") as file:
-            file.write(secrets.token_hex(32) + "\n")
+            file.write(os.urandom(32).hex() + "\n")
         with suppress(FileExistsError):
             os.link(fresh, path)
     finally:

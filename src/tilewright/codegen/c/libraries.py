@@ -11,7 +11,6 @@ longest ago go first. Of several processes that need the same library one builds
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -81,6 +80,8 @@ def _aside(build: Callable[[Path], None]) -> Path:
         scratch = make_folder()
         build(scratch / "library.so")
     except OSError as error:
+        import tempfile
+
         where = str(error.filename or tempfile.gettempdir())
         raise refuse(
             "output-failed", f"a library cannot be written: {error.strerror}", where,

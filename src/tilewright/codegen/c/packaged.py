@@ -16,7 +16,6 @@ import ctypes
 import json
 import platform
 import re
-import shutil
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -169,6 +168,8 @@ class Packaged:
 
         Returns the names of what was written; raises OSError.
         """
+        import shutil
+
         folder.mkdir(exist_ok=True)
         new = [replace(library, seal=sealed(library.stated)) for library in self.built]
         for library, path in self.built.items():

@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.codegen.c import libraries
 from tilewright.codegen.c.compiler import build_library, precompile
 from tilewright.errors import refuse
 from tilewright.memory.alignment import align_up
 from tilewright.system.temporary import temporary_folder
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LARGEST_ARENA = 1 << 36
 """The largest number of bytes of an arena."""

@@ -6,13 +6,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
-import numpy as np
-
-from tilewright.codegen.c.source import C_TYPES
 from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
+from tilewright.numerics.element_types import dtype_named
 
 if TYPE_CHECKING:
     from tilewright.graph.arenas import Arenas
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     from tilewright.ir import SSAValue
     from tilewright.ir.types import Array
     from tilewright.planning.layout import Layout
-
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-"""NumPy knows its name from here on."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +54,8 @@ class Port:
     @property
     def c_type(self) -> str:
         """C's name of the element type."""
+        from tilewright.codegen.c.source import C_TYPES
+
         if self.dtype not in C_TYPES:
             raise refuse("cpu-type", f"elements of {self.dtype} are not supported", self.name)
         return C_TYPES[self.dtype]
@@ -72,7 +68,7 @@ class Port:
     @property
     def bytes(self) -> int:
         """Bytes of the caller's array."""
-        return self.elements * np.dtype(self.dtype).itemsize
+        return self.elements * dtype_named(self.dtype).itemsize
 
     @property
     def place(self) -> str:
@@ -107,7 +103,7 @@ class Port:
     def of_json(cls, row: Any) -> Port:
         """Read what ``to_json`` wrote; raises ValueError, KeyError or TypeError."""
         shape, strides = (tuple(int(item) for item in row[key]) for key in ("shape", "strides"))
-        np.dtype(str(row["dtype"]))
+        dtype_named(str(row["dtype"]))
         if any(extent < 0 for extent in shape) or int(row["offset"]) < 0:
             raise ValueError("a negative extent or offset")
         texts = [str(row[key]) for key in ("name", "dtype", "layout", "arena")]
@@ -129,7 +125,9 @@ class Port:
 
         layout = Layout.parse(self.layout, len(self.shape))
         place = Placement(self.arena, self.offset, self.strides)
-        return box(arenas, place, layout.physical_shape(self.shape), np.dtype(self.dtype)), layout
+        return box(
+            arenas, place, layout.physical_shape(self.shape), dtype_named(self.dtype)
+        ), layout
 
 
 def file_ports(network: NetworkOp, code: str) -> tuple[list[Port], list[Port]]:

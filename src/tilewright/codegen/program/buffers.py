@@ -7,30 +7,30 @@ say which bytes they touch, but not which are taken in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from tilewright.system.typed_json import Range
 
 if TYPE_CHECKING:
     from tilewright.tile.dialect import ProgramOp
 
 
-class KernelBuffer(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class KernelBuffer:
     """A buffer of one kernel; each core of a machine with several has its own."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
     tensor: str
     """Name of the tensor whose tiles it holds, in the final graph."""
     role: str = ""
     """The operand's role in its primitive: ``input``, ``weight``, ``output``."""
     memory: str
-    address: int = Field(ge=0)
+    address: Annotated[int, Range(0)]
     """Its first byte in that memory."""
-    bytes: int = Field(ge=0)
+    bytes: Annotated[int, Range(0)]
     """Bytes of one slot; the next slot follows."""
-    slots: int = Field(default=1, ge=1)
+    slots: Annotated[int, Range(1)] = 1
     stays: bool = False
     """True if the tensor stays there from one kernel to others."""
 
@@ -94,7 +94,7 @@ def occupants_of(
                 found.append(_occupant(buffer, [(symbol, start, end)]))
                 continue
             # One kernel writes it as its output, others read it as an input.
-            key = buffer.model_copy(update={"role": ""})
+            key = replace(buffer, role="")
             lives.setdefault(key, []).append((symbol, start, end))
     found += [_occupant(buffer, uses) for buffer, uses in lives.items()]
     return sorted(found, key=lambda each: (each.memory, each.start, each.address, each.tensor))

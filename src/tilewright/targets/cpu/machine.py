@@ -15,11 +15,12 @@ from tilewright.targets.cpu.block_primitives import (
     separable,
     winograd,
 )
+from tilewright.targets.cpu.builds import NATIVE
 from tilewright.targets.cpu.capabilities import CpuMachine
 from tilewright.targets.cpu.functions import SHORT_FLOATS, Kind, c_function, storage
 from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.planning.capabilities import own_of
-from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
+from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.word_primitives import integer_primitives, short_primitives
 
 REDUCTIONS = ("fold", "arg_max", "arg_min", "gather", "scatter")

@@ -9,18 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tilewright.codegen.c.compiler import defines
-from tilewright.errors import choose, refuse
+from tilewright.targets.cpu.builds import (
+    BUILDS,
+    NATIVE,
+    Build,
+    build_of,
+    cpuinfo,
+    listed_flags,
+)
 from tilewright.targets.cpu.planning.costs import CacheCosts
-from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_granted, tiles_supported
-
-NATIVE = "native"
-"""The name of the processor at hand."""
+from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_supported
 
 
 @dataclass(frozen=True)
-class Processor:
+class Processor(Build):
     """The properties of a processor for its machine description, and its compiler flags."""
 
     lanes: int = 16
@@ -56,66 +61,39 @@ class Processor:
     parts: tuple[tuple[float, float, float, float], ...] = ()
     """The same of blocks in scratch (primitives/block_products.py)."""
     cache_costs: CacheCosts = field(default_factory=CacheCosts)
-    name: str = NATIVE
-    flags: tuple[str, ...] = ("-march=native",)
-    """What GCC and Clang are told."""
-    architecture: str = ""
-    """Machines that run it, as the system calls them; "" for any."""
-    needs: tuple[str, ...] = ()
-    """Flags that /proc/cpuinfo lists on x86 machines that run it."""
 
 
 BLOCK_CYCLES = 48.0
 """Of processors with AMX: a row of a tile takes a cycle, and there are three products of pieces."""
 
-_X86 = "x86_64"
+
+def _of(name: str, lanes: int, registers: int, vectors_per_cycle: float, **more: Any) -> Processor:
+    return Processor(lanes, registers, vectors_per_cycle, **vars(BUILDS[name]), **more)
+
+
 _CROSS = (
-    Processor(
-        *(16, 32, 2.0),
-        words_per_cycle=1.0,
-        cores=4,
-        name="avx512",
-        flags=("-march=x86-64-v4",),
-        architecture=_X86,
-        needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
-    ),
-    Processor(
-        *(16, 32, 2.0),
+    _of("avx512", 16, 32, 2.0, words_per_cycle=1.0, cores=4),
+    _of(
+        *("amx", 16, 32, 2.0),
         level1_bytes=48 << 10,
         level2_bytes=2 << 20,
         word_bytes=4,
         words_per_cycle=2.0,
         block_cycles=BLOCK_CYCLES,
         cores=4,
-        name="amx",
-        flags=("-march=sapphirerapids",),
-        architecture=_X86,
-        needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", *TILE_FLAGS),
     ),
-    Processor(
-        *(8, 16, 2.0),
-        cores=4,
-        name="avx2",
-        flags=("-march=x86-64-v3",),
-        architecture=_X86,
-        needs=("avx2", "fma", "bmi2", "f16c"),
-    ),
+    _of("avx2", 8, 16, 2.0, cores=4),
     # One of the 16 registers holds a product before it is added.
-    Processor(*(4, 15, 2.0), cores=4, name="sse2", flags=("-march=x86-64",), architecture=_X86),
-    Processor(
-        *(4, 32, 2.0), cores=4, name="neon", flags=("-march=armv8-a",), architecture="aarch64"
-    ),
-    Processor(*(4, 15, 2.0), cores=4, name="portable", flags=()),
+    _of("sse2", 4, 15, 2.0, cores=4),
+    _of("neon", 4, 32, 2.0, cores=4),
+    _of("portable", 4, 15, 2.0, cores=4),
     # No vectors: four floats lie in four of 32 registers, and each is added by itself.
-    Processor(
-        *(4, 6, 0.25),
+    _of(
+        *("cortex-m7", 4, 6, 0.25),
         level1_bytes=16 << 10,
         level2_bytes=64 << 10,
         level3_bytes=512 << 10,
         clock_hz=400e6,
-        name="cortex-m7",
-        flags=("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"),
-        architecture="armv7e-m",
     ),
 )
 
@@ -125,50 +103,7 @@ PROCESSORS: Mapping[str, Processor] = {cpu.name: cpu for cpu in _CROSS}
 
 def processor(name: str) -> Processor:
     """The processor of that name; refuses an unknown one with the list."""
-    if name == NATIVE:
-        return this_processor()
-    if name not in PROCESSORS:
-        raise refuse(
-            "cpu-processor", f"no processor {name!r}", help=choose(name, [NATIVE, *PROCESSORS])
-        )
-    return PROCESSORS[name]
-
-
-def refuse_foreign(processor: Processor, *, tiles: bool = False) -> None:
-    """Refuse (``cpu-foreign``) to run here what was made for a processor of another kind.
-
-    With ``tiles`` it multiplies on matrix tiles, whatever the processor's name: one that lacks
-    them, or a system that keeps them back, is refused as well.
-    """
-    here = platform.machine().replace("arm64", "aarch64").replace("AMD64", _X86)
-    flags = _flags(cpuinfo())
-    needs = dict.fromkeys((*processor.needs, *(TILE_FLAGS if tiles else ())))
-    missing = [flag for flag in needs if flags and flag not in flags]
-    if (processor.architecture and processor.architecture != here) or missing:
-        lacking = f" without {', '.join(missing)}" if missing else ""
-        raise refuse(
-            "cpu-foreign",
-            f"the package is made for {processor.name}, and this processor is {here}{lacking}",
-            help="build it there with its own Makefile, or compile the model with --cpu native",
-        )
-    if tiles and not tiles_granted():
-        raise refuse(
-            "cpu-foreign",
-            f"the package is made for {processor.name} with matrix tiles (AMX), which the system "
-            "refuses",
-            help="compile the model for another processor (--cpu avx512)",
-        )
-
-
-def cpuinfo() -> str:
-    """Return Linux's description of the processor, /proc/cpuinfo; "" elsewhere."""
-    path = Path("/proc/cpuinfo")
-    return path.read_text() if path.exists() else ""
-
-
-def _flags(cpuinfo: str) -> set[str]:
-    match = re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
-    return set(match.group(1).split()) if match else set()
+    return this_processor() if build_of(name).name == NATIVE else PROCESSORS[name]
 
 
 _MESH = (80.0, 40.0, 8.0, 4.5)
@@ -247,7 +182,7 @@ stays as it is. The prices of blocks of tiles are fitted to its 40 convolutions 
 
 def processor_of(cpuinfo: str) -> Processor:
     """The processor that the text of /proc/cpuinfo describes (caches at their common sizes)."""
-    names = _flags(cpuinfo)
+    names = listed_flags(cpuinfo)
     if {"avx512f", "avx512vl", "avx512dq"} <= names:
         family = re.search(r"^cpu family\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
         amd, intel = "AuthenticAMD" in cpuinfo, "GenuineIntel" in cpuinfo

@@ -14,11 +14,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tilewright.codegen.c.compiler import (
-    FLAGS,
-)
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.codegen.host.library import LARGEST_ARENA, arena, load_library, opened, read_weights
 from tilewright.codegen.host.ports import Port
 from tilewright.codegen.program.interface import (
@@ -32,14 +29,11 @@ from tilewright.codegen.program.interface import (
     Watch,
 )
 from tilewright.errors import refuse
-from tilewright.targets.cpu.processors import (
-    NATIVE,
-    PROCESSORS,
-    processor,
-    refuse_foreign,
-)
+from tilewright.targets.cpu.builds import BUILDS, build_of, refuse_foreign
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from tilewright.ir.types import Array
 
 MOST_THREADS = 1024
@@ -57,7 +51,7 @@ def read_manifest(program: Path) -> dict[str, Any]:
         valid = (
             content["format"] == 1
             and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", content["prefix"]) is not None
-            and content["processor"] in (NATIVE, *PROCESSORS)
+            and content["processor"] in BUILDS
             and isinstance(content.get("tiles", False), bool)
             and isinstance(content["bare"], bool)
             and content["weights"] in ("file", "array")
@@ -111,7 +105,7 @@ class CpuRunner(Runner):
         """Build and load the library; ``flags`` replace those of the package's processor."""
         program = directory
         manifest = read_manifest(program)
-        made_for = processor(str(manifest["processor"]))
+        made_for = build_of(str(manifest["processor"]))
         # Other flags than its processor's build it without tiles, too (pieces.h).
         refuse_foreign(made_for, tiles=manifest.get("tiles", False) and not flags)
         flags = flags or (*FLAGS, *made_for.flags)

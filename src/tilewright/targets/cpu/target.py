@@ -10,7 +10,7 @@ from tilewright.codegen.program.interface import WEIGHTS_FILE, Compilation, Runn
 from tilewright.errors import refuse
 from tilewright.machine.capabilities import Capability
 from tilewright.targets.base import Target, sources_text
-from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
+from tilewright.targets.cpu.builds import BUILDS, NATIVE
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.tile.decisions import Decision
 
@@ -47,6 +47,7 @@ class CpuTarget(Target):
     def variant(self, name: str) -> Machine:
         """A processor of ``--cpu``: a name, for cross builds, or the file of a calibration."""
         from tilewright.targets.cpu.machine import machine
+        from tilewright.targets.cpu.processors import processor
 
         if name.endswith(".json"):
             from tilewright.targets.cpu.calibrate import Calibration
@@ -67,6 +68,7 @@ class CpuTarget(Target):
         from tilewright.graph.passes.editing import VIEWS
         from tilewright.targets.cpu.machine import lanes_of
         from tilewright.targets.cpu.package import write_package
+        from tilewright.targets.cpu.processors import processor
         from tilewright.targets.cpu.walk import call_of  # The generators of all primitives.
 
         for op in network_of(compilation.network).operations:
@@ -96,12 +98,16 @@ class CpuTarget(Target):
 
     def built(self) -> str:
         """The compiler and its flags."""
+        from tilewright.targets.cpu.processors import this_processor
+
         return " ".join([compiler_version(), *FLAGS, *this_processor().flags])
 
     def options(self) -> dict[str, Any]:
         """The compiler and the vectors that are used."""
+        from tilewright.targets.cpu.processors import this_processor
+
         return {
             "compiler": compiler_version() or "none found",
             "lanes": this_processor().lanes,
-            "processors": [NATIVE, *PROCESSORS],
+            "processors": list(BUILDS),
         }
