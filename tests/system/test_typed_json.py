@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from tilewright.system.typed_json import JsonError, Range, from_json, to_json
+from tilewright.system.typed_json import JsonError, Range, from_json, from_value, to_json
 
 Colour = Literal["red", "green"]
 
@@ -85,13 +85,28 @@ def test_numbers_that_json_lacks_come_back() -> None:
         ('{"name": "", "pair": ["a", "b"]}', "pair.1", "is not a number"),
         ('{"name": "", "table": []}', "table", "is not an object"),
         ('{"name": "", "table": {"k": {"size": -1}}}', "table.k.size", "-1 is not at least 0"),
-        ('{"name": "", "inner": {"size": 1, "rate": 1' + "0" * 400 + "}}", "", "is no JSON"),
+        (
+            '{"name": "", "inner": {"size": 1, "rate": 1' + "0" * 400 + "}}",
+            "inner.rate",
+            "is larger",
+        ),
     ],
 )
 def test_what_is_wrong_is_told(text: str | bytes, where: str, reason: str) -> None:
     with pytest.raises(JsonError) as caught:
         from_json(Outer, text)
     assert caught.value.where == where and caught.value.reason.startswith(reason)
+
+
+def test_other_keys_are_left_alone_where_a_class_says_so() -> None:
+    @dataclass(frozen=True)
+    class Part:
+        other_keys: ClassVar[bool] = True
+        size: int
+
+    assert from_value(Part, {"size": 1, "colour": []}) == Part(1)
+    with pytest.raises(JsonError, match="is not a whole number"):
+        from_value(Part, {"size": "1"})
 
 
 def test_bounds_of_floats() -> None:
@@ -124,6 +139,7 @@ VALUES = st.recursive(
 ORACLE = TypeAdapter(Outer)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(KEYS, VALUES).map(lambda found: {"name": "", **found}))
 def test_pydantic_agrees(value: dict[str, Any]) -> None:
     """Pydantic, in its strict mode, takes the same values; it does not know ``Range``."""

@@ -42,13 +42,14 @@ def opt(
                 first = (pass_class.__doc__ or "").strip().splitlines()
                 console.say(f"{name:<20} {first[0] if first else ''}")
             return
-        text = sys.stdin.read() if file == "-" else _read(Path(file))
+        text = _read(file)
         values = console.machine_values(settings)
-        console.write(optimise_text(text, passes, target, values=values, weights=weights))
+        optimised = optimise_text(text, passes, target, values=values, weights=weights, name=file)
+        console.write(optimised)
 
 
-def _read(path: Path) -> str:
+def _read(file: str) -> str:
     try:
-        return path.read_text()
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise refuse("input-file", str(error), str(path)) from error
+        raise refuse("input-file", str(error), file) from error

@@ -73,11 +73,13 @@ def optimise_text(
     *,
     values: Mapping[str, float] | None = None,
     weights: Path | None = None,
+    name: str = "text",
 ) -> str:
     """Parse a module, run ``passes`` (``name,name{option=1}``), verify and print it.
 
-    Texts of the target's own programs (``Target.program_mark``) are verified and printed.
-    Raises TilewrightError with the line and column of a syntax error, and for unknown passes.
+    Texts of the target's own programs (``Target.program_mark``) are verified and printed. ``name``
+    is the text's in messages. Raises TilewrightError with the line and column of a syntax error,
+    and for unknown passes.
     """
     if len(text) > MOST_CHARACTERS:
         raise refuse("text-too-large", f"more than {MOST_CHARACTERS} characters")
@@ -92,7 +94,7 @@ def optimise_text(
             if dialect.name not in {known.name for known in context.loaded_dialects}:
                 context.load_dialect(dialect)
     try:
-        module = Parser(context, text).parse_module()
+        module = Parser(context, text, name).parse_module()
         module.verify()
     except (ParseError, VerifyException, DiagnosticException) as error:
         raise refuse("text-invalid", str(error)) from error

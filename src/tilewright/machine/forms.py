@@ -61,6 +61,16 @@ def machine_of(data: dict[str, Any], source: str = "") -> Machine:
         ) from None
 
 
+def first_reason(error: Exception) -> str:
+    """What is wrong with a file, on one line: of what pydantic found, the first key and reason."""
+    if not isinstance(error, ValidationError):
+        return str(error)[:300]
+    first, *others = error.errors()
+    key = ".".join(shown(part) for part in first["loc"])
+    more = f", and {len(others)} more" if others else ""
+    return f"{key}: {_reason(first)}{more}" if key else f"{_reason(first)}{more}"
+
+
 def _no_value(value: Any) -> Any:
     raise TypeError(f"{shown(value)!r} is neither text, number, table nor list")
 

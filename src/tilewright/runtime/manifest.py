@@ -27,7 +27,8 @@ from typing import Annotated, Any
 
 from tilewright.codegen.program.buffers import KernelBuffer
 from tilewright.errors import refuse
-from tilewright.numerics.element_types import ElementType, dtype_named
+from tilewright.numerics.element_types import ELEMENTS, ElementType, dtype_named
+from tilewright.runtime.machine_facts import check_facts
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
 from tilewright.system.typed_json import JsonError, Range, from_json, to_json
 
@@ -60,6 +61,11 @@ class Tensor:
     shape: tuple[DimSize | str, ...]
     """Sizes, and names of free dims; of an output, ``?`` for a dim that the model does not name."""
     dtype: str
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the sizes of all dims are known."""
+        return not any(isinstance(size, str) for size in self.shape)
 
     def empty(self) -> Any:
         """Zeros of its shape, which has to be known: for tensors that have no elements."""
@@ -138,7 +144,7 @@ class KernelEntry:
     """Cycles of its computes alone, at the machine's peak."""
     host_seconds: float | None = None
     """Predicted seconds of a kernel on the host, where the machine describes its host."""
-    energy_pj: dict[str, FiniteFloat] = {}
+    energy_pj: dict[str, FiniteFloat] = field(default_factory=dict[str, FiniteFloat])
     """Picojoules by memory, move and engine, where the machine has figures; without leakage."""
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
@@ -202,12 +208,16 @@ class Manifest:
     files: dict[str, FileEntry] = field(default_factory=dict[str, FileEntry])
 
     def check(self) -> None:
-        """Raise ``JsonError`` where the dims that are free are not those that are listed."""
+        """Raise ``JsonError`` for what no type says: of free dims, empty outputs, the machine."""
+        check_facts(self.machine)
+        for tensor in self.empty_outputs:
+            if tensor.dtype not in ELEMENTS or 0 not in tensor.shape or not tensor.is_closed:
+                raise JsonError("is not the shape and type of an empty output").inside(tensor.name)
         listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
         named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}
         if named != listed or (self.open_model and len(listed) < len(self.open_model.dims)):
             raise JsonError("the inputs' free dims are not those that the package lists")
-        if not listed and any(isinstance(d, str) for t in self.outputs for d in t.shape):
+        if not listed and not all(tensor.is_closed for tensor in self.outputs):
             raise JsonError("an output's shape is open, and no dim is free")
 
     def write(self, directory: Path) -> None:

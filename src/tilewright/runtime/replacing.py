@@ -24,7 +24,7 @@ class replacing:
 
     def __enter__(self) -> Path:
         target = self.target
-        if target.exists():
+        if target.exists() or target.is_symlink():
             is_directory = target.is_dir() and not target.is_symlink()
             if not is_directory or (any(target.iterdir()) and not (target / MANIFEST).is_file()):
                 raise refuse(

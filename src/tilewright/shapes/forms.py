@@ -3,7 +3,7 @@
 A dim of a shape is one of
 
     4                a size
-    batch            a name, no digit first: the dim stays free, under this name
+    batch            a name, which begins as no number does: the dim stays free, under this name
     1..8  or  1..    bounds: the dim stays free, and its size lies within them
     batch:1..8       both
     _                as the model states it (None in Python)
@@ -92,7 +92,11 @@ def parse_size(value: object, where: str = "") -> Wish:
         name, bounds = text, ""
     match = re.fullmatch(r"(\d{1,10})\.\.(\d{1,10})?", bounds)
     wrong_bounds = bool(bounds or separator) and match is None
-    wrong_name = name[:1].isdigit() or len(name) > LONGEST_NAME or (bool(separator) and not name)
+    wrong_name = (
+        bool(re.match(r"[-+.]*\d", name))
+        or len(name) > LONGEST_NAME
+        or (bool(separator) and not name)
+    )
     if wrong_bounds or wrong_name:
         raise refuse(
             "shape-form",

@@ -11,7 +11,7 @@ from typing import Any
 
 import tilewright
 from tilewright.compiler.pipeline import resolve
-from tilewright.errors import TilewrightError, choose, refuse
+from tilewright.errors import choose, refuse
 from tilewright.numerics.formats import numbers_of
 from tilewright.planning.planners.registry import check_planner
 from tilewright.runtime.digest import source_digest
@@ -25,7 +25,7 @@ from tilewright.sweeps.search import batches, search_of
 from tilewright.sweeps.space import Axis, Point, merged, space_of
 from tilewright.system.choices import EFFORTS
 from tilewright.system.extras import library
-from tilewright.system.files import problem_of, written
+from tilewright.system.files import written
 
 ENDINGS = (".csv", ".parquet")
 
@@ -147,7 +147,7 @@ def _digests(models: Sequence[str], caffemodel: str | Path | None) -> dict[str, 
         try:
             digests[name] = digest_of_file(Path(name)).sha256
         except OSError as error:
-            raise TilewrightError(problem_of(error, "model-missing", name)) from error
+            raise refuse("model-missing", error.strerror or str(error), name) from error
     if caffemodel is not None:
         with suppress(OSError):
             digests[str(caffemodel)] = digest_of_file(Path(caffemodel)).sha256

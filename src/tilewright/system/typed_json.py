@@ -2,8 +2,9 @@
 
 Fields have these types: ``str``, ``int``, ``float``, ``bool``, ``None``, ``Any``, a ``Literal`` of
 texts, another dataclass, ``tuple[T, ...]``, ``tuple[A, B]``, ``dict[str, T]``, a union of such
-types, and ``Annotated[T, Range(...)]``. A key without a field is an error, and so is a field
-without a key that has no default. Nothing is converted but whole numbers where floats belong.
+types, and ``Annotated[T, Range(...)]``. A key without a field is an error, but for classes with
+``other_keys = True``, and so is a field without a key that has no default. Nothing is converted but
+whole numbers where floats belong.
 
 Machine files are read by pydantic, which does all this and more. It takes longer to import than a
 server takes to open a package and run it, so packages are read by this module.
@@ -75,11 +76,14 @@ def from_json(kind: type[T], text: str | bytes) -> T:
     """A dataclass read from a text; raises ``JsonError``."""
     try:
         value = json.loads(text)
-        return cast("T", _reader(kind)(value))
-    except JsonError:
-        raise
-    except (ValueError, RecursionError, OverflowError) as error:
+    except (ValueError, RecursionError) as error:
         raise JsonError(f"is no JSON: {error}") from error
+    return from_value(kind, value)
+
+
+def from_value(kind: type[T], value: Any) -> T:
+    """A dataclass read from JSON that has been parsed; raises ``JsonError``."""
+    return cast("T", _reader(kind)(value))
 
 
 def to_json(record: Any, indent: int | None = None) -> str:
@@ -128,7 +132,10 @@ def _of_type(wanted: type, name: str) -> Reader:
 def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (float, int)):
         raise JsonError("is not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise JsonError("is larger than any float") from error
 
 
 _PLAIN: dict[Any, Reader] = {
@@ -143,6 +150,7 @@ _PLAIN: dict[Any, Reader] = {
 def _record(kind: type[Any]) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
     readers = {field.name: _reader(hints[field.name]) for field in fields(kind)}
+    others = bool(getattr(kind, "other_keys", False))
     needed = [field.name for field in fields(kind) if _is_needed(field)]
 
     def read(value: Any) -> Any:
@@ -151,9 +159,10 @@ def _record(kind: type[Any]) -> Reader:
         table = cast("dict[str, Any]", value)
         found: dict[str, Any] = {}
         for key, item in table.items():
-            if key not in readers:
+            if key in readers:
+                found[key] = _under(key, readers[key], item)
+            elif not others:
                 raise JsonError("there is no such key").inside(key)
-            found[key] = _under(key, readers[key], item)
         for key in needed:
             if key not in table:
                 raise JsonError("is missing").inside(key)

@@ -329,8 +329,10 @@ def find_target(name: str) -> Target:
 
 def _own_target(name: str) -> Target | None:
     """The target of Tilewright's folder of that name, if there is one."""
+    if not _FOLDER.fullmatch(name):
+        return None
     folder = Path(__file__).with_name(name.replace("-", "_"))
-    if not _FOLDER.fullmatch(name) or not (folder / "__init__.py").is_file():
+    if not (folder / "__init__.py").is_file():
         return None
     entry: Any = getattr(import_module(f"tilewright.targets.{folder.name}"), "TARGET", None)
     return entry if isinstance(entry, Target) and entry.name == name else None

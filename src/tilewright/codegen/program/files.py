@@ -29,7 +29,7 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.ir.types import element_size
 from tilewright.machine import Machine
-from tilewright.machine.forms import machine_of
+from tilewright.machine.forms import first_reason, machine_of
 from tilewright.memory.alignment import align_up
 from tilewright.tile.dialect import BufferOp, ProgramOp
 
@@ -248,7 +248,7 @@ def read_program(directory: Path, image: str) -> ProgramParts:
         weights = _mapped(directory / "weights.bin")
         image_data = np.frombuffer((directory / f"{image}.bin").read_bytes(), np.uint8).copy()
     except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise refuse("package-invalid", str(error)[:300], str(directory)) from None
+        raise refuse("package-invalid", first_reason(error), str(directory)) from None
     try:
         module = Parser(graph_context(), source).parse_module()
         module.verify()

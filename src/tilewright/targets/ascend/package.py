@@ -39,6 +39,7 @@ from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.values import value_names
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
+from tilewright.machine.forms import first_reason
 from tilewright.targets.ascend.capabilities import AscendMachine
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
@@ -165,7 +166,7 @@ def read_package(directory: Path) -> tuple[ProgramParts, LaunchFile]:
         text = (directory / "launches.json").read_text()
         file = LaunchFile.model_validate_json(text)
     except (OSError, ValidationError, UnicodeDecodeError) as error:
-        raise refuse("package-invalid", str(error)[:300], str(directory)) from None
+        raise refuse("package-invalid", first_reason(error), str(directory)) from None
     launches = file.launches
     if len(launches) != len(parts.data) // WORD.itemsize:
         raise refuse("package-invalid", "the launches are not those of the program", str(directory))

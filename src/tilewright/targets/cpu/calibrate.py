@@ -24,6 +24,7 @@ from tilewright.codegen.c.compiler import compiler_version
 from tilewright.codegen.host.library import arena
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.machine.forms import first_reason
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.candidates import Sources, built, loaded, timed_text
@@ -98,7 +99,7 @@ class Calibration(BaseModel):
             return cls.model_validate_json(path.read_text())
         except (OSError, ValueError, ValidationError) as error:
             raise refuse(
-                "cpu-calibration", f"is no calibration: {str(error)[:200]}", str(path),
+                "cpu-calibration", f"is no calibration: {first_reason(error)}", str(path),
                 "run tilewright calibrate",
             ) from None  # fmt: skip
 

@@ -1,0 +1,125 @@
+"""What is no target, no shape, no text and no place: one error each, and nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.test_commands import LENET, call, refused
+from tilewright.cli.main import app
+from tilewright.targets.base import find_target
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../cpu", "/tmp", "CPU", "cpu/", "é", "c" * 300])
+def test_names_that_no_target_has(name: str) -> None:
+    (problem,) = refused("plan", LENET, "-t", name)
+    assert problem["code"] == "target-unknown" and "cambricon-x" in problem["help"]
+
+
+def test_a_target_is_found_by_its_folder_as_by_its_entry_point() -> None:
+    from tilewright.targets import base
+
+    for name in ("cpu", "cambricon-x", "generic"):
+        assert find_target(name) is base._installed_target(name)
+    assert find_target("cambricon-s").name == "cambricon-s", "its folder is another target's"
+    assert base._own_target("ascend") is None
+
+
+@pytest.mark.parametrize("dim", ["-1", "+2", "-.5", "--1:1..2"])
+def test_numbers_are_no_names_of_dims(dim: str) -> None:
+    (problem,) = refused("plan", LENET, "--shape", f"image={dim},1,32,32")
+    assert problem["code"] == "shape-form" and repr(dim) in problem["reason"]
+
+
+def test_text_that_is_none_is_told_by_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "empty.mlir"
+    path.write_text("")
+    result = call("opt", path)
+    assert result.exit_code == 2
+    assert f"[text-invalid] {path}:1:1" in result.stderr
+    result = CliRunner().invoke(app, ["opt", "-"], input=b"\xff\xfe")
+    assert result.exit_code == 2 and "[input-file] -: " in result.stderr
+
+
+def test_a_package_is_not_put_in_place_of_a_link_to_nowhere(tmp_path: Path) -> None:
+    place = tmp_path / "package"
+    place.symlink_to(tmp_path / "nowhere")
+    (problem,) = refused("compile", LENET, "-q", "-o", place)
+    assert problem["code"] == "output-exists" and str(place) in problem["where"]
+    assert [path.name for path in tmp_path.iterdir()] == ["package"] and place.is_symlink()
+
+
+def test_a_model_that_is_missing_needs_no_folder(tmp_path: Path) -> None:
+    place = tmp_path / "sweep.csv"
+    (problem,) = refused("sweep", tmp_path / "none.onnx", "-t", "cambricon-x", "-o", place)
+    assert problem["code"] == "model-missing" and not problem["help"]
+    assert not list(tmp_path.iterdir())
+
+
+def empty_output(**changed: Any) -> dict[str, Any]:
+    tensor = {"name": "e", "shape": [0, 2], "dtype": "float32", **changed}
+    return {"empty_outputs": [tensor]}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("package") / "lenet5"
+    assert call("compile", LENET, "-q", "-o", place).exit_code == 0
+    return place
+
+
+@pytest.mark.parametrize(
+    ("changed", "place"),
+    [
+        ({"machine": {}}, "machine.name"),
+        ({"machine": {"name": "cpu", "clock_hz": "1e9"}}, "machine.clock_hz"),
+        ({"machine": {"name": "cpu", "clock_hz": 0}}, "machine.clock_hz"),
+        (
+            {"machine": {"name": "c", "clock_hz": 1, "moves": [{}], "primitives": []}},
+            "machine.moves.0.name",
+        ),
+        (
+            {"machine": {"name": "c", "clock_hz": 1, "moves": [], "primitives": [], "host": {}}},
+            "machine.host.name",
+        ),
+        (empty_output(shape=["batch"]), "e: is not the shape"),
+        (empty_output(shape=[2000000000, 200000000]), "e: is not the shape"),
+        (empty_output(dtype="nonsense"), "e: is not the shape"),
+        (empty_output(shape=[0, -1]), "empty_outputs.0.shape.1"),
+        ({"kernels": [{}]}, "kernels.0.name"),
+        ({"peak_memory_bytes": 1.5}, "peak_memory_bytes"),
+    ],
+)
+def test_manifests_that_reports_cannot_read(
+    package: Path, tmp_path: Path, changed: dict[str, Any], place: str
+) -> None:
+    copy = Path(shutil.copytree(package, tmp_path / "package"))
+    manifest = json.loads((copy / "manifest.json").read_text()) | changed
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (problem,) = refused("run", copy, "--random", 1, "-q")
+    assert problem["code"] == "package-invalid" and place in problem["reason"]
+
+
+def test_an_output_without_elements_is_given(package: Path, tmp_path: Path) -> None:
+    """What the refused ones are like where they are right."""
+    copy = Path(shutil.copytree(package, tmp_path / "package"))
+    manifest = json.loads((copy / "manifest.json").read_text()) | empty_output(dtype="bfloat16")
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    result = call("run", copy, "--random", 1, "-q", "--json")
+    assert result.exit_code == 0, result.output
+    given = {row["name"]: row for row in json.loads(result.stdout)["outputs"]}
+    assert given["e"]["shape"] == [0, 2] and given["e"]["dtype"] == "bfloat16"
+
+
+def test_a_program_of_another_target_is_told_on_one_line(package: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(package, tmp_path / "package"))
+    manifest = json.loads((copy / "manifest.json").read_text()) | {"target": "cambricon"}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (problem,) = refused("run", copy, "--random", 1, "-q")
+    assert problem["code"] == "package-invalid" and "is missing" in problem["reason"]
+    assert "\n" not in problem["reason"]
