@@ -148,7 +148,7 @@ class KernelEntry:
     """Picojoules by memory, move and engine, where the machine has figures; without leakage."""
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
-    rounds: int = Field(default=1, ge=1)
+    rounds: Annotated[int, Range(1)] = 1
     """How often it runs, as a part of a loop; cycles, bounds, bytes and operations are of all."""
 
     def of_rounds(self, rounds: int, loop: str) -> KernelEntry:
@@ -164,7 +164,7 @@ class KernelEntry:
             "rounds": rounds * self.rounds,
             "energy_pj": {name: energy * rounds for name, energy in self.energy_pj.items()},
         }
-        return self.model_copy(update=whole | own)
+        return replace(self, **whole, **own)
 
 
 @dataclass(frozen=True, kw_only=True)
