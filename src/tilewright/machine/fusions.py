@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import BaseModel, Field
+
+from tilewright.machine.part import CLOSED
 from tilewright.machine.patterns import Pattern, PatternError, Vertex, parse_pattern
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Fusion, Machine, Primitive
 
 _ON_CHIP = "a memory that both use, or moves on the chip from the first one's to the second's"
+
+
+class Fusion(BaseModel):
+    """A pattern of kernels that the machine may compute as one (network/fusion/)."""
+
+    model_config = CLOSED
+
+    name: str
+    query: str
+    """The pattern (machine/patterns.py): ``conv -> pool[window<=8]``."""
+    residency: Literal["tile", "whole"] = "tile"
+    """``tile`` if tiles of the tensors between the kernels stay on the chip; ``whole`` if all of
+    each tensor does."""
+    between: str = ""
+    """Memory that the tensors between lie in; "" where no condition is put on it."""
+    gain: float = Field(default=1.0, gt=0, le=1)
+    """Part of the cycles of the kernels apart that those of the one kernel must stay below."""
 
 
 def fusion_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:

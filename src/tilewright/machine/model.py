@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from tilewright.machine.c_functions import CFunction, CInterface
 from tilewright.machine.checks import check
+from tilewright.machine.fusions import Fusion
 from tilewright.machine.host import Host
 from tilewright.machine.matrix_layouts import matrix_layout
 from tilewright.machine.part import CLOSED, MAX_VALUE
@@ -291,21 +292,6 @@ class Primitive(_Part):
         return not known or element in known
 
 
-class Fusion(_Part):
-    """A pattern of kernels that the machine may compute as one (network/fusion/)."""
-
-    name: str
-    query: str
-    """The pattern (machine/patterns.py): ``conv -> pool[window<=8]``."""
-    residency: Literal["tile", "whole"] = "tile"
-    """``tile`` if tiles of the tensors between the kernels stay on the chip; ``whole`` if all of
-    each tensor does."""
-    between: str = ""
-    """Memory that the tensors between lie in; "" where no condition is put on it."""
-    gain: float = Field(default=1.0, gt=0, le=1)
-    """Part of the cycles of the kernels apart that those of the one kernel must stay below."""
-
-
 class Machine(_Part):
     """A processor, as planning, tile passes and simulation need to know it."""
 
@@ -423,8 +409,8 @@ class Machine(_Part):
     def home(self, *, constant: bool) -> str:
         """Name of the memory that holds a network's constants, or its other values: main memory,
         unless another ``holds`` them."""
-        held = [memory.name for memory in self.memories if constant and "weights" in memory.holds]
-        return held[0] if held else self.main
+        homes = [memory.name for memory in self.memories if constant and "weights" in memory.holds]
+        return homes[0] if homes else self.main
 
     @property
     def homes(self) -> tuple[str, ...]:

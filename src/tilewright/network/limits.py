@@ -68,8 +68,8 @@ def network_limits(
     moved = dict.fromkeys(machine.homes, 0)
     for value in set(_moved(network, kernels)):
         moved[machine.home(constant=isinstance(value.owner, WeightOp))] += bytes_of(value)
-    held = {name: size / bandwidth_of(name, machine) for name, size in moved.items()}
-    asked = {**held, **work}
+    flows = {name: size / bandwidth_of(name, machine) for name, size in moved.items()}
+    asked = {**flows, **work}
     resource = max(asked, key=lambda name: asked[name])
     return NetworkLimits(asked[resource], resource, dict(limited.most_common()), work)
 

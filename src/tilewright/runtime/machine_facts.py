@@ -17,7 +17,7 @@ Positive = Annotated[float, Range(above=0, high=sys.float_info.max)]
 
 @dataclass(frozen=True)
 class MoveFacts:
-    """What reports read of a move."""
+    """Facts of a move that reports read."""
 
     other_keys: ClassVar[bool] = True
     name: str
@@ -28,7 +28,7 @@ class MoveFacts:
 
 @dataclass(frozen=True)
 class PrimitiveFacts:
-    """What reports read of a primitive."""
+    """Facts of a primitive that reports read."""
 
     other_keys: ClassVar[bool] = True
     name: str
@@ -38,7 +38,7 @@ class PrimitiveFacts:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What reports read of the processor beside the accelerator."""
+    """Facts of the processor beside the accelerator that reports read."""
 
     other_keys: ClassVar[bool] = True
     name: str
@@ -47,7 +47,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What reports read of a machine."""
+    """Facts of a machine that reports read."""
 
     other_keys: ClassVar[bool] = True
     name: str

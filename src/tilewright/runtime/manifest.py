@@ -159,12 +159,12 @@ class KernelEntry:
         )
         known = {name: getattr(self, name) for name in counted}
         whole = {name: n * rounds for name, n in known.items() if n is not None}
-        own = {
+        renamed = {
             "name": f"{loop}.{self.name}",
             "rounds": rounds * self.rounds,
             "energy_pj": {name: energy * rounds for name, energy in self.energy_pj.items()},
         }
-        return replace(self, **whole, **own)
+        return replace(self, **whole, **renamed)
 
 
 @dataclass(frozen=True, kw_only=True)

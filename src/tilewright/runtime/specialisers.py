@@ -1,4 +1,4 @@
-"""What compiles packages with free dims for a shape: the compiler, which stands above packages.
+"""The compiler of packages with free dims for a shape, which stands above packages.
 
 It says so when it is imported (compiler/packages.py), also where no package has free dims: this
 module is apart from them, and takes no time to import.

@@ -37,7 +37,7 @@ Reader = Callable[[Any], Any]
 
 
 class JsonError(ValueError):
-    """What is wrong with a text, and at which key: ``where`` is ``files.weights.bytes``, or empty
+    """The fault of a text, and its key: ``where`` is ``files.weights.bytes``, or empty
     for the text as a whole."""
 
     def __init__(self, reason: str) -> None:

@@ -39,8 +39,8 @@ def holding_memory(owner: object, machine: Machine) -> str:
     """The memory of a tensor or of a buffer."""
     if isinstance(owner, BufferOp):
         return owner.memory
-    held = owner.memory if isinstance(owner, TensorOp) else None
-    return machine.main if held is None else held.data
+    home = owner.memory if isinstance(owner, TensorOp) else None
+    return machine.main if home is None else home.data
 
 
 def separate_placements(kernel: Kernel) -> dict[str, Placement]:

@@ -76,10 +76,10 @@ def check_room(plan: MemoryPlan, machine: Machine) -> None:
     during which most is live and the largest of that."""
     home = machine.home(constant=True)
     apart = home != machine.main
-    if apart and (held := machine.memory(home).room) is not None and plan.weight_bytes > held:
+    if apart and (room := machine.memory(home).room) is not None and plan.weight_bytes > room:
         reason = (
-            f"weights take {plan.weight_bytes:,} bytes, {plan.weight_bytes - held:,} more than the "
-            f"{held:,} of {home}, which holds them"
+            f"weights take {plan.weight_bytes:,} bytes, {plan.weight_bytes - room:,} more than the "
+            f"{room:,} of {home}, which holds them"
         )
         help = f"a smaller model, fewer bits of weights, or memory.{home}.bytes"
         raise refuse("memory-capacity", reason, help=help)

@@ -334,10 +334,10 @@ class Tiling:
     @cached_property
     def moved_bytes(self) -> int:
         """Bytes through main memory, and others that hold operands."""
-        return sum(self.held_bytes.values())
+        return sum(self.home_bytes.values())
 
     @cached_property
-    def held_bytes(self) -> dict[str, int]:
+    def home_bytes(self) -> dict[str, int]:
         """The same by memory."""
         total = dict.fromkeys(self.machine.homes, 0)
         for index, place in enumerate(self.places.all):
@@ -350,8 +350,8 @@ class Tiling:
     @cached_property
     def bound(self) -> float:
         """Cycles that the busiest engine, or main memory, takes at least."""
-        held = self.held_bytes.items()
-        flows = [size / bandwidth_of(name, self.machine) for name, size in held]
+        homes = self.home_bytes.items()
+        flows = [size / bandwidth_of(name, self.machine) for name, size in homes]
         return max(*self.busy.values(), *flows)
 
     @property

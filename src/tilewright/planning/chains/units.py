@@ -344,8 +344,8 @@ class Places:
             if operand in unit.kernel.anchor.inputs:
                 near = beside(operand, unit.kernel.anchor, unit.primitive)
             levels = input_levels(self.machine, unit.primitive)
-            for number, hop in enumerate(path, 1):
-                last = number == len(path)
+            for step, hop in enumerate(path, 1):
+                last = step == len(path)
                 near_view = near if last else operand
                 apart = storage.own.windows_apart() if last else ()
                 granules = [axis.granule(storage.multiples, apart) for axis in near_view.access]

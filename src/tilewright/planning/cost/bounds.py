@@ -137,11 +137,11 @@ def traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> fl
     """Cycles of main memory, or of another that holds operands, for the bytes that a kernel moves
     at least."""
     finite = finite_memory_bytes(kernel, machine, primitive)
-    held = homes_bytes(kernel, machine)
-    if len(held) == 1:
+    homes = homes_bytes(kernel, machine)
+    if len(homes) == 1:
         return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
-    rates = {name: bandwidth_of(name, machine) for name in held}
-    longest = max(size / rates[name] for name, size in held.items())
+    rates = {name: bandwidth_of(name, machine) for name in homes}
+    longest = max(size / rates[name] for name, size in homes.items())
     return max(longest, finite / sum(rates.values()))
 
 

@@ -36,8 +36,8 @@ class Loads:
 
     def traffic(self, machine: Machine) -> float:
         """Cycles of the memory, or of the engine, that moves longest."""
-        held = [size / bandwidth_of(name, machine) for name, size in self.moved.items()]
-        return max(*held, *self.moving.values(), 0.0)
+        flows = [size / bandwidth_of(name, machine) for name, size in self.moved.items()]
+        return max(*flows, *self.moving.values(), 0.0)
 
 
 def loads_of(units: Sequence[Kernel], machine: Machine, internal: Collection[str] = ()) -> Loads:

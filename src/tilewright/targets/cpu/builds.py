@@ -1,4 +1,4 @@
-"""What a package's C is built for: a processor's name, its compiler flags, and what it must have.
+"""The processors that C is built for: a name, compiler flags, and what a processor must have.
 
 A package that is there is run with this alone; what planning asks of a processor is in
 processors.py, which takes longer to import.
@@ -23,7 +23,7 @@ X86 = "x86_64"
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """How C is built for a processor, and where the result runs."""
+    """Flags by which C is built for a processor, and where the result runs."""
 
     name: str = NATIVE
     flags: tuple[str, ...] = ("-march=native",)

@@ -28,10 +28,10 @@ class Memories:
     in ascending order."""
 
     def __init__(
-        self, machine: Machine, main: Sequence[Segment], held: Sequence[Segment] = ()
+        self, machine: Machine, main: Sequence[Segment], constants: Sequence[Segment] = ()
     ) -> None:
         self.main = machine.main
-        self.segments: dict[str, list[Segment]] = {machine.home(constant=True): list(held)}
+        self.segments: dict[str, list[Segment]] = {machine.home(constant=True): list(constants)}
         self.segments.setdefault(machine.main, []).extend(main)
         for segments in self.segments.values():
             segments.sort(key=lambda segment: segment[0])

@@ -30,11 +30,11 @@ class InstructionRunner(WordRunner):
         super().__init__(parts, self.program)
         file = parts.file
         images = [*self.arenas.items(), (TABLES, self.parts.image)]
-        held, main = list[Segment](), list[Segment]()
+        constants, main = list[Segment](), list[Segment]()
         for name, data in images:
             apart = name == WEIGHTS and len(instructions.machine.homes) > 1
-            (held if apart else main).extend([(file.bases[name], data)] if data.size else [])
-        self._simulator = Simulator(self.program, main, held)
+            (constants if apart else main).extend([(file.bases[name], data)] if data.size else [])
+        self._simulator = Simulator(self.program, main, constants)
 
     @cached_property
     def commands(self) -> TimedArray:

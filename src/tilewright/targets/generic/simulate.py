@@ -24,11 +24,11 @@ class Simulator:
     """A program ready to run on memories of its own."""
 
     def __init__(
-        self, program: Program, main: Sequence[Segment], held: Sequence[Segment] = ()
+        self, program: Program, main: Sequence[Segment], constants: Sequence[Segment] = ()
     ) -> None:
         self.program = program
         machine = program.instructions.machine
-        self.memories = Memories(machine, main, held)
+        self.memories = Memories(machine, main, constants)
         self.units = {
             opcode: Unit(seen, self.memories)
             for opcode, seen in program.instructions.machines.items()
