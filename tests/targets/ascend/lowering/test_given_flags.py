@@ -11,7 +11,6 @@ import pytest
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Product, levels
 from tests.targets.ascend.mutations import KINDS
-from tests.tile.tile_kernels import pool
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.flags import synchronised
@@ -96,10 +95,10 @@ def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
 
 def test_other_kernels_of_the_vector_unit_take_no_decision() -> None:
     target = find_target("ascend910")
-    assert target.honours_of(["matmul"]) == target.honours_of(["add", "softmax"]) == EVERY_DECISION
-    kernel = pool(0, fixed=False).kernel
-    assert target.honours_of([kernel.anchor.operation]) == frozenset()
-    passes = pipeline(target.machine(), honours=target.honours_of([kernel.anchor.operation]))
+    for anchors in (["matmul"], ["max_pool"], ["add", "softmax"], ["reduce_sum"]):
+        assert target.honours_of(anchors) == EVERY_DECISION
+    assert target.honours_of(["transpose"]) == frozenset()
+    passes = pipeline(target.machine(), honours=target.honours_of(["transpose"]))
     assert not {"synchronise", "assign-events"} & {entry.step.name for entry in passes}
 
 
