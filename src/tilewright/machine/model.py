@@ -16,6 +16,7 @@ from tilewright.machine.fusions import Fusion
 from tilewright.machine.host import Host
 from tilewright.machine.matrix_layouts import matrix_layout
 from tilewright.machine.part import CLOSED, MAX_VALUE
+from tilewright.machine.paths import move_between, paths_from
 from tilewright.machine.records import (
     MachineRecord,
     MemoryRecord,
@@ -70,8 +71,7 @@ class Memory(_Part):
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
     holds: tuple[Literal["weights"], ...] = ()
-    """The values of a network that lie in it instead of in main memory: ``weights``, its constants.
-    Moves lead from it as from main memory; a run only reads it."""
+    """``weights`` if the network's constants lie in it, and not in main memory."""
     resident: tuple[Literal["inputs", "results", "constants"], ...] = ()
     """The tensors that may stay in it, whole, from one kernel to others: ``inputs`` that several
     kernels read, ``results`` that no other kernel needs in main memory, ``constants`` that are
@@ -160,16 +160,12 @@ class Storage(_Part):
     joined: str | None = None
     """Name of another role in whose move this one travels (one latency for both)."""
     layout: str = ""
-    """Layout in main memory that the primitive takes of this operand (planning/layout.py).
-
-    A layout of the operand's rank (``NCHW16c``, ``OIHW16i16o``, ``NCHW`` for row-major images);
-    ``any`` for whatever the tensor has (all operands so marked then share one layout); "" for what
-    ``Machine.layout_of`` says of the role. A layout of another rank than the operand's means
-    row-major. Letters stand for logical axes: N C H W for images, O I H W for weights of rank 4,
-    O I for the weights of a matrix product (kept as [co, ci], ``transpose_b``), N C for its rows,
-    O for a bias (``O16o`` pads it to blocks of 16). ``...NM16m16n`` is a layout of the last two
-    axes of tensors of any rank from 2 on, the axes before them outside of it.
-    """
+    """Layout in main memory that the primitive takes of this operand (planning/layout.py): one of
+    its rank (``NCHW16c``), else row-major; ``any`` for whatever the tensor has (all operands so
+    marked share one); "" for what ``Machine.layout_of`` says of the role. Letters are logical axes:
+    N C H W of images, O I H W of weights of rank 4, O I of a matrix product's ([co, ci],
+    ``transpose_b``), N C of its rows, O of a bias. ``...NM16m16n`` is one of the last two axes of
+    tensors of any rank from 2 on."""
     turned: bool = False
     """True if matrices (``...NM16m16n``) may also be stored with rows and columns exchanged."""
     elements: tuple[str, ...] = ()
@@ -378,13 +374,12 @@ class Machine(_Part):
         return self
 
     def with_values(self, values: Mapping[str, Any]) -> Machine:
-        """Return a variant: ``{"memory.sb.bytes": 65536, "move.load.in_flight": 8, "clock_hz":
-        1e9}``.
+        """Return a variant: ``{"memory.sb.bytes": 65536, "clock_hz": 1e9}``.
 
-        Keys are a field of the machine, or ``memory.NAME.FIELD``, ``move.NAME.FIELD``,
-        ``engine.NAME.FIELD``, ``primitive.NAME.FIELD`` (or ``.limits.DIM``, ``.multiples.DIM``).
-        Text that reads as a number counts as one. Raises TilewrightError for an unknown key
-        (``machine-key``, with the keys nearest to it) or an impossible value.
+        Keys are a field of the machine, or KIND.NAME.FIELD, KIND ``memory``, ``move``, ``engine``
+        or ``primitive`` (or ``.limits.DIM``, ``.multiples.DIM``). Text that reads as a number
+        counts as one. Raises TilewrightError for an unknown key (``machine-key``, with the nearest)
+        or an impossible value.
         """
         from tilewright.machine.values import with_values
 
@@ -407,10 +402,9 @@ class Machine(_Part):
         return self.model_copy(update={"primitives": kept})
 
     def home(self, *, constant: bool) -> str:
-        """Name of the memory that holds a network's constants, or its other values: main memory,
-        unless another ``holds`` them."""
-        homes = [memory.name for memory in self.memories if constant and "weights" in memory.holds]
-        return homes[0] if homes else self.main
+        """Name of the memory that holds a network's constants, or its other values."""
+        homes = (memory.name for memory in self.memories if constant and memory.holds)
+        return next(homes, self.main)
 
     @property
     def homes(self) -> tuple[str, ...]:
@@ -441,20 +435,12 @@ class Machine(_Part):
 
     def move(self, source: str, target: str) -> Move:
         """The move between two memories; raises KeyError."""
-        for move in self.moves:
-            if (move.source, move.target) == (source, target):
-                return move
-        raise KeyError(f"{self.name} has no move from {source} to {target}")
+        return move_between(self.moves, source, target, self.name)
 
     def path(self, source: str, target: str) -> tuple[Move, ...]:
         """The moves that lead from one memory to another: the fewest, of as many the first in the
         machine's order; none for a memory and itself. Raises KeyError."""
-        reached: dict[str, tuple[Move, ...]] = {source: ()}
-        for place in (queue := [source]):
-            for move in self.moves:
-                if move.source == place and move.target not in reached:
-                    reached[move.target] = (*reached[place], move)
-                    queue.append(move.target)
+        reached = paths_from(source, self.moves)
         if target not in reached:
             raise KeyError(f"{self.name} has no moves that lead from {source} to {target}")
         return reached[target]

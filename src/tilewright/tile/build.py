@@ -38,6 +38,7 @@ from tilewright.ir import (
     UnitAttr,
     to_attribute,
 )
+from tilewright.ir.arenas import WEIGHTS
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.planning.chains.links import Link, links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
@@ -270,12 +271,19 @@ class _Nest:
         changing = (loop[0] in link.operand.dims and loop[3] not in further for loop in loops)
         return max((number for number, changes in enumerate(changing, 1) if changes), default=0)
 
+    def _home_of(self, operand: Operand) -> str:
+        """The memory that holds an operand between kernels."""
+        return self.machine.home(constant=operand.is_constant)
+
     def _tensor(self, operand: Operand) -> TensorOp:
         if operand.name in self.values:
             raise self._refuse(f"two operands are named {operand.name}")
-        op = tensor_of(operand, self.shared.placements.get(operand.name))
-        if (home := self.machine.home(constant=operand.is_constant)) != self.machine.main:
+        placement, home = self.shared.placements.get(operand.name), self._home_of(operand)
+        op = tensor_of(operand, placement)
+        if home != self.machine.main:
             op.memory = StringAttr(home)
+        elif placement is not None and placement[0] == WEIGHTS and len(self.machine.homes) > 1:
+            raise self._refuse(f"{operand.name} is a view of a constant, which lies elsewhere")
         self.values[operand.name] = op.result
         return op
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from math import inf
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Memory, Move, Primitive
+from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.chains.links import links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
@@ -326,6 +326,15 @@ class Places:
             )
         return path
 
+    def _hops(
+        self, operand: Operand, outer: str, storage: Storage, *, output: bool = False
+    ) -> tuple[Move, ...]:
+        """The moves between a memory and a primitive; none where the primitive has the operand
+        there."""
+        if outer in storage.places:
+            return ()
+        return path_of(operand, self.machine, outer, storage.memory, output=output)
+
     def _inputs(self, number: int) -> None:
         unit = self.units[number]
         hosts = hosts_of(unit.kernel, self.machine)
@@ -336,9 +345,7 @@ class Places:
             outer = operand.resident_in or home
             outer = outer if source is None else self.all[source].memory.name
             host = hosts.get((storage.joined or "", home), "")
-            path: tuple[Move, ...] = ()
-            if outer not in storage.places:
-                path = path_of(operand, self.machine, outer, storage.memory)
+            path = self._hops(operand, outer, storage)
             others = storage.alternatives if source is None and len(path) == 1 else ()
             near = operand
             if operand in unit.kernel.anchor.inputs:
@@ -376,9 +383,7 @@ class Places:
         home = self.homes.get(operand.name)
         outer = self.machine.main if home is None else self.all[home].memory.name
         target = home
-        path: tuple[Move, ...] = ()
-        if outer not in storage.places:
-            path = self.machine.path(storage.memory, outer)
+        path = self._hops(operand, outer, storage, output=True)
         others = storage.alternatives if home is None and len(path) == 1 else ()
         levels = result_levels(self.machine, unit.primitive) if home is None else {}
         for hop in reversed(path):

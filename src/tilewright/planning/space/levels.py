@@ -9,9 +9,9 @@ and next to the primitive, it has the innermost tile.
 
 All levels are planned with what plans one. The **inner view** of a machine lacks its outermost
 level: what lies there seems to lie in main memory. Where the inner view has several levels, too, it
-has an inner view of its own. On the innermost the best tilings are found, as if all fitted the memories
-around. For each of them the **outer view** has the moves of the level around it, and a compute that
-takes as long as the tiles within one do, in the pipeline that their buffering allows
+has an inner view of its own. On the innermost the best tilings are found, as if all fitted the
+memories around it. For each of them the **outer view** has the moves of the level around it, and a
+compute that takes as long as the tiles within one do, in the pipeline that their buffering allows
 (``Cuts.cycles``). The same search so finds the tiles of that level, those around all inner tilings
 at once (outer_tiles.py), and these are the inner tilings of the next level. This closed form leaves
 out the inner tiles' first loads and last stores; the best are priced by their commands, which have
