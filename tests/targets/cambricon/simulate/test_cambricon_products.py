@@ -24,7 +24,7 @@ from tests.targets.cambricon.simulate.test_cambricon_elements import (
 
 from tilewright.numerics import fixed, tables
 from tilewright.targets.cambricon.simulate import run
-from tilewright.targets.cambricon.simulate.pairs import vector_matrix
+from tilewright.targets.cambricon.simulate.products import vector_matrix
 from tilewright.targets.cambricon.statements import assemble_statements, statement
 
 
@@ -63,8 +63,8 @@ def test_products_of_16_bit_numbers_wrap_in_32(name: str) -> None:
 
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("outs", [0, 1, 15, 16, 17, 32, 63, 64, 128, 143, 256 + 64 + 32 + 16 + 5])
-def test_columns_of_every_number_are_summed_by_pairs_of_rows(outs: int, extreme: bool) -> None:
-    """Pairs of least numbers sum up to 2**31, which wraps; nothing behind the sums is written."""
+def test_columns_of_every_number_are_summed(outs: int, extreme: bool) -> None:
+    """Sums of least numbers wrap; nothing behind the sums is written."""
     rng = np.random.default_rng(outs)
     for ins in (0, 1, 2, 3, 48, 117):
         chip = rng.integers(-32768, 32768, 7 + ins + outs * ins + 9).astype(np.int16)
