@@ -185,19 +185,28 @@ static uint32_t acc_row(uint32_t address)
     return address / ACC_ROW;
 }
 
-/* The bias in every row of the sums: the array adds to it. */
-static void start_sums(const struct product *p, uint32_t row, uint32_t count)
+/* Rows of the accumulators from one pixel of a row to the next; commands write rows that follow one
+   another, so where that is not 1 each pixel takes a command. */
+static uint32_t pixel_rows(const struct product *p)
 {
+    return p->ow == 1 ? 1 : p->output_w / ACC_ROW;
+}
+
+/* The bias in every row of the sums: the array adds to it. */
+static void start_sums(const struct product *p, uint32_t row)
+{
+    uint32_t step = pixel_rows(p), most = step == 1 ? DIM : 1;
     static const acc_t zeros[DIM];
     const void *bias = p->bias ? known_at(p->bias_address) : zeros;
     need(!p->bias || p->co == 1 || p->bias_c == 4, "a bias for each channel");
     gemmini_extended3_config_ld(0, MVIN_SCALE_IDENTITY, false, 1);
-    for (uint32_t done = 0; done < count; done += DIM)
-        gemmini_extended_mvin2(bias, ACCUMULATOR | (row + done), p->co, least(count - done, DIM));
+    for (uint32_t done = 0; done < p->ow; done += most)
+        gemmini_extended_mvin2(bias, ACCUMULATOR | (row + done * step), p->co,
+                               least(p->ow - done, most));
 }
 
 /* Notes how rows are to leave once their sums are complete. */
-static void end_sums(const struct product *p, uint32_t row, uint32_t count)
+static void end_sums(const struct product *p, uint32_t row)
 {
     struct leaving how = {0, 0, NO_ACTIVATION};
     if (p->scaled) {
@@ -207,8 +216,8 @@ static void end_sums(const struct product *p, uint32_t row, uint32_t count)
         how.apart = p->co > 1 && p->residual_c;
         how.activation = p->minimum ? NO_ACTIVATION : RELU;
     }
-    for (uint32_t done = 0; done < count; done++)
-        leaving[row + done] = how;
+    for (uint32_t done = 0; done < p->ow; done++)
+        leaving[row + done * pixel_rows(p)] = how;
 }
 
 /* One block of weights in the array, and all pixels of a column of positions that meet it. */
@@ -218,6 +227,7 @@ static void multiply(const struct product *p, uint32_t n, uint32_t g, uint32_t k
     size_t depth = least(p->ci - k, DIM);
     uint32_t b = p->weight + g * p->weight_g + kh * p->weight_kh + kw * p->weight_kw
                  + k * p->weight_ci;
+    int64_t most = pixel_rows(p) == 1 ? DIM : 1;
     int loaded = 0;
     for (uint32_t oh = 0; oh < p->oh; oh++) {
         int64_t row = p->row + (int64_t)oh * p->stride_h + (int64_t)kh * p->dilation_h;
@@ -227,8 +237,8 @@ static void multiply(const struct product *p, uint32_t n, uint32_t g, uint32_t k
         end = end > p->ow ? p->ow : end;
         if (row < 0 || row >= p->rows)
             continue;
-        for (int64_t ow = begin; ow < end; ow += DIM) {
-            size_t count = least((size_t)(end - ow), DIM);
+        for (int64_t ow = begin; ow < end; ow += most) {
+            size_t count = least((size_t)(end - ow), (size_t)most);
             uint32_t a = p->input + n * p->input_n + g * p->input_g + k
                          + (uint32_t)row * p->input_h
                          + (uint32_t)(column + ow * step) * p->input_w;
@@ -252,7 +262,7 @@ static tile_ticket product(const struct product *p)
 {
     need(p->co <= DIM && (p->co == 1 || (p->weight_co == 1 && p->output_c == 4)),
          "16 output channels in a row");
-    need(p->ow == 1 || p->output_w == ACC_ROW, "sums of pixels in rows that follow one another");
+    need(p->ow == 1 || p->output_w % ACC_ROW == 0, "sums of a pixel begin with a row");
     need(p->ci == 1 || p->weight_ci == ROW, "weights of channels in rows that follow one another");
     gemmini_extended_config_ex(WEIGHT_STATIONARY, NO_ACTIVATION, 0,
                                p->ow == 1 ? 1 : p->stride_w * p->input_w / ROW, false, false);
@@ -260,13 +270,13 @@ static tile_ticket product(const struct product *p)
     for (uint32_t g = 0; g < p->g; g++) {
         uint32_t first = p->output + n * p->output_n + g * p->output_g;
         for (uint32_t oh = 0; p->first && oh < p->oh; oh++)
-            start_sums(p, acc_row(first + oh * p->output_h), p->ow);
+            start_sums(p, acc_row(first + oh * p->output_h));
         for (uint32_t k = 0; k < p->ci; k += DIM)
         for (uint32_t kh = 0; kh < p->kh; kh++)
         for (uint32_t kw = 0; kw < p->kw; kw++)
             multiply(p, n, g, k, kh, kw);
         for (uint32_t oh = 0; p->last && oh < p->oh; oh++)
-            end_sums(p, acc_row(first + oh * p->output_h), p->ow);
+            end_sums(p, acc_row(first + oh * p->output_h));
     }
     return ++tickets;
 }
@@ -333,6 +343,23 @@ static void store_rows(uint64_t to, uint64_t stride, uint32_t row, size_t channe
         store(to, stride, ACCUMULATOR | row, left, count, how->activation, how->scale[left - 1]);
 }
 
+/* Rows of the accumulators that follow one another, `channels` sums of each: those that leave in the
+   same way together. */
+static void store_all(uint64_t to, uint64_t stride, uint32_t row, size_t channels, uint64_t count,
+                      uint32_t element)
+{
+    for (uint64_t done = 0, some; done < count; done += some) {
+        const struct leaving *first = &leaving[row + done], *other;
+        need(element == (first->scale ? 1 : 4), "sums leave as their compute says");
+        for (some = 1; some < DIM && done + some < count; some++) {
+            other = &leaving[row + done + some];
+            if (other->scale != first->scale || other->activation != first->activation)
+                break;
+        }
+        store_rows(to + done * stride, stride, row + (uint32_t)done, channels, (size_t)some);
+    }
+}
+
 tile_ticket tile_mvout(const struct tile_mvout *c)
 {
     struct axis axes[4] = {
@@ -341,14 +368,15 @@ tile_ticket tile_mvout(const struct tile_mvout *c)
         {c->size2, c->target_stride2, c->source_stride2},
         {c->size3, c->target_stride3, c->source_stride3},
     };
-    int count = sorted(axes), element = (int)c->element;
+    int count = sorted(axes);
     struct axis inner = {1, c->element, 4}, rows = {1, 0, ACC_ROW};
+    uint64_t rest = 0; /* channels of one more row, where there are more than those of whole rows */
     if (count && axes[count - 1].local == 4)
         inner = axes[--count];
     need(inner.main == c->element, "channels are contiguous in main memory");
-    if (inner.size > DIM) { /* pixels of 16 channels, beside one another in both memories */
-        need(inner.size % DIM == 0, "whole rows of the accumulators");
+    if (inner.size > DIM) {
         rows = (struct axis){inner.size / DIM, DIM * inner.main, ACC_ROW};
+        rest = inner.size % DIM;
         inner.size = DIM;
     } else if (count && axes[count - 1].local == ACC_ROW) {
         rows = axes[--count];
@@ -361,10 +389,10 @@ tile_ticket tile_mvout(const struct tile_mvout *c)
         uint64_t to = c->target_address + a * axes[0].main + b * axes[1].main + d * axes[2].main;
         uint32_t row = acc_row((uint32_t)(c->source_address + a * axes[0].local
                                           + b * axes[1].local + d * axes[2].local));
-        need(element == (leaving[row].scale ? 1 : 4), "sums leave as their compute says");
-        for (uint64_t done = 0; done < rows.size; done += DIM)
-            store_rows(to + done * rows.main, rows.main, row + (uint32_t)done,
-                       (size_t)inner.size, least((size_t)(rows.size - done), DIM));
+        store_all(to, rows.main, row, (size_t)inner.size, rows.size, c->element);
+        if (rest)
+            store_all(to + rows.size * rows.main, 0, row + (uint32_t)rows.size, (size_t)rest, 1,
+                      c->element);
     }
     return ++tickets;
 }

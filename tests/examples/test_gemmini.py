@@ -77,6 +77,26 @@ def test_a_small_network(tmp_path: Path) -> None:
     agrees(package, inputs_of(package, 0))
 
 
+def test_stores_of_all_channels_at_once(tmp_path: Path) -> None:
+    """Where stores are slow they wait for all channels: pixels then take several rows of sums."""
+    net = Network(16, 3)
+    x = net.op("Relu", net.conv("x", 40, 1))
+    model = net.save(tmp_path / "wide.onnx", x, [1, 40, 3, 3])
+    values = {"move.mvout.latency": 20_000, "move.mvout.in_flight": 1}
+    package = compiled(model, values=values)
+    sources = (package.directory / "program" / "c" / "src").glob("*.c")
+    assert any(".output_w = 192" in source.read_text() for source in sources)
+    agrees(package, inputs_of(package, 1))
+
+
+@pytest.mark.slow
+def test_lenet5() -> None:
+    """Fully connected layers whose results leave at once, the last of them in part."""
+    package = compiled(ROOT / "examples" / "lenet5" / "lenet5.onnx")
+    assert products(package) == 5
+    agrees(package, inputs_of(package, 3))
+
+
 @pytest.mark.slow
 def test_one_scale_for_all_channels(tmp_path: Path) -> None:
     given = [{"x": np.random.default_rng(n).normal(size=(1, 3, 11, 11)).astype(np.float32)}
