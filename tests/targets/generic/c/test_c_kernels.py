@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.slow import but_fast
+from tests.slow import but_fast, few
 from tests.targets.generic import test_fused_machine as fused
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
-from tests.targets.generic.kernel_cases import CASES, random_case
+from tests.targets.generic.kernel_cases import CASES, random_case, sparse_case
 
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
@@ -39,6 +39,14 @@ def test_kernels_compute_what_the_graph_means(seed: int, folder: Path) -> None:
 
 
 @pytest.mark.few(2)
+@pytest.mark.parametrize("seed", few(range(9), 3))
+def test_compressed_weights(seed: int, folder: Path) -> None:
+    kernel = emitted(sparse_case(seed, (0.02, 0.3, 1.0)[seed // 3]), WIDE)
+    library = kernel.build(folder / f"sparse{seed}")
+    for order in kernel.orders:
+        np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_kernels_of_8_bits(seed: int, folder: Path) -> None:
     kinds = (int8.convolution, int8.product, int8.depthwise, int8.pool, int8.points)

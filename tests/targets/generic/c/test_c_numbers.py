@@ -17,10 +17,11 @@ from tests.targets.generic import test_mixed_numbers as mixed
 from tests.targets.generic import test_real_scales as scales
 from tests.targets.generic import test_short_floats as floats
 from tests.targets.generic.c.c_kernels import emitted, with_c
-from tests.targets.generic.kernel_cases import Case
+from tests.targets.generic.kernel_cases import CASES, Case
 
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 
 INTEGERS = with_c(scales.MACHINE)
 MIXED = with_c(mixed.MACHINE)
@@ -98,3 +99,29 @@ def test_floats_of_16_bits(
     for result in results(case, SHORT[place], folder):
         assert result.dtype == ELEMENTS[element].dtype
         assert (np.abs(result.astype(np.float64) - wanted) <= bound).all()
+
+
+def plain() -> Machine:
+    """Cambricon-X on float32, without the products of 16-bit streams."""
+    machine = CAMBRICON_X.with_values({"element": "float32", "accumulator": "float32"})
+    primitives = [
+        one.model_copy(
+            update={"operations": tuple(o for o in one.operations if o != "sparse_product")}
+        )
+        for one in machine.primitives
+    ]
+    kept = tuple(one for one in primitives if one.operations)
+    return machine.model_copy(update={"primitives": kept, "name": "plain"})
+
+
+PLAIN = with_c(plain())
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_floats_of_32_bits(kind: Callable[[int, bool], Case], folder: Path) -> None:
+    """Every kind of kernel, functions and normalisations too, against the graph's meaning."""
+    case = kind(3, False)
+    for result in results(case, PLAIN, folder):
+        assert result.dtype == np.float32
+        scale = float(np.abs(case.expected).max())
+        np.testing.assert_allclose(result, case.expected, rtol=2e-5, atol=2e-6 * scale)
