@@ -48,7 +48,7 @@ def percent(value: float | None) -> str:
 
 def target_name(manifest: Manifest) -> str:
     """The target, and the machine where that has another name."""
-    name = str(manifest.machine["name"])
+    name = str(manifest.machine.get("name", manifest.target))
     return manifest.target if name == manifest.target else f"{name} (target {manifest.target})"
 
 

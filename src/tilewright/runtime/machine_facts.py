@@ -1,7 +1,7 @@
 """The part of a machine's description that reports read, as a package's manifest keeps it.
 
 The whole description is checked where a machine is made of it (machine/forms.py), which reports and
-runs on the processor at hand need not.
+runs on the processor at hand need not: it is checked when a report is made.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from tilewright.errors import refuse
 from tilewright.system.typed_json import JsonError, Range, from_value
 
 Positive = Annotated[float, Range(above=0, high=sys.float_info.max)]
@@ -58,8 +59,9 @@ class MachineFacts:
 
 
 def check_facts(machine: dict[str, Any]) -> None:
-    """Raise ``JsonError`` for a description that reports cannot read."""
+    """Refuse (``package-invalid``) a description that reports cannot read."""
     try:
         from_value(MachineFacts, machine)
     except JsonError as error:
-        raise error.inside("machine")  # noqa: B904 - it is the same error
+        key = error.inside("machine").where
+        raise refuse("package-invalid", f"{key}: {error.reason}", "manifest.json") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilewright.runtime.glance import target_name
+from tilewright.runtime.machine_facts import check_facts
 from tilewright.runtime.manifest import KernelEntry, Manifest
 from tilewright.runtime.reasons import why_low
 
@@ -40,6 +41,7 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
     ``share`` of all kernels' times, ``bound_time`` (granule bound, seconds) and ``of_bound``.
     ``runs`` are the runs after the first of which ``profile`` is the median; 0 for a first run.
     """
+    check_facts(manifest.machine)
     if profile is not None and profile.cycles is None and profile.seconds is None:
         profile = None  # a run of which no times are known
     whole = totals(manifest)
