@@ -74,8 +74,8 @@ def _refuse_formed(
     state: CompilationState, formed: Formed, refusals: Sequence[KernelError]
 ) -> None:
     """Note the refusals of kernels that were formed, or of steps of their methods."""
-    as_formed = {op.symbol.data: op for op in formed.network.walk() if isinstance(op, KernelOp)}
-    now = {op.symbol.data: op for op in state.network.walk() if isinstance(op, KernelOp)}
+    as_formed = {op.symbol.data: op for op in network_of(formed.network).kernels}
+    now = {op.symbol.data: op for op in network_of(state.network).kernels}
     on_machine = {name for name, op in as_formed.items() if not op.on_host} - state.refused.keys()
     for refusal in refusals:
         kernel, symbols = now.get(refusal.symbol), {refusal.symbol}

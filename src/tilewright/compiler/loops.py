@@ -20,7 +20,7 @@ from tilewright.compiler.state import CompilationState, context_of
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp, network_of
 from tilewright.graph.interpreter import interpret, round_of
 from tilewright.graph.operations import LoopOp
-from tilewright.graph.operations.loops import loop_in
+from tilewright.graph.operations.loops import loop_in, loop_operands
 from tilewright.graph.passes.unroll_loops import UnrollLoops
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
@@ -196,7 +196,7 @@ def _observed(
                 state.weights.get(value.owner.symbol.data)
                 if isinstance(value.owner, WeightOp)
                 else seen[names[value]]
-                for value in op.inputs
+                for value in loop_operands(op, loop)
             ]
             _record(loop, operands, state.weights, rounds[symbol])
     return rounds

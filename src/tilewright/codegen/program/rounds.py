@@ -17,7 +17,7 @@ from tilewright.codegen.program.interface import KernelProfile, Profile, Runner
 from tilewright.errors import refuse
 from tilewright.graph.arenas import Arenas, read_value, write_value
 from tilewright.graph.dialect import KernelOp
-from tilewright.graph.operations.loops import LoopOp
+from tilewright.graph.operations.loops import LoopOp, loop_operands
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.timing import Spans
@@ -80,7 +80,7 @@ class LoopStep:
             self.host_seconds += self._profile.host_seconds or 0.0
             return [result.outputs[name] for name in outputs]
 
-        operands = [read_value(value, arenas) for value in self.op.inputs]
+        operands = [read_value(v, arenas) for v in loop_operands(self.op, self.loop)]
         write_value(self.op.result, arenas, self.loop.run(operands, body))
 
     @property

@@ -42,6 +42,12 @@ def loop_in(op: AnyOperation) -> LoopOp | None:
     return first if isinstance(first, LoopOp) else None
 
 
+def loop_operands(kernel: KernelOp, loop: LoopOp) -> list[SSAValue]:
+    """The network's values behind a loop's operands, of which the kernel lists equal ones once."""
+    outside = kernel.outside
+    return [outside[value] for value in loop.inputs]
+
+
 @irdl_op_definition
 class LoopOp(Operation):
     """Rounds of a body, one after another::
