@@ -263,3 +263,16 @@ def test_a_trace_shows_all_rounds_as_one_bar(tmp_path: Path) -> None:
     assert cycles == pytest.approx(made.profile.cycles, abs=2)
     ends = sorted((event["ts"], event["ts"] + event["dur"]) for event in bars)
     assert all(first[1] <= second[0] + 1e-6 for first, second in itertools.pairwise(ends))
+
+
+def test_bodies_lie_beside_the_network_in_memory(tmp_path: Path) -> None:
+    path = saved(MODELS["gru"], tmp_path / "model.onnx")
+    made = tilewright.compile(path, "cambricon-x", directory=tmp_path / "package")
+    main = resolve("cambricon-x")[1].main
+    (folder,) = (tmp_path / "package" / "program" / "loops").iterdir()
+    body = tilewright.Executable.load(folder).manifest.peak_memory_bytes
+    room = made.manifest.peak_memory_bytes - body // 4
+    assert body < room
+    values = {f"memory.{main}.bytes": room}
+    with pytest.raises(TilewrightError, match=r"memory-capacity.*bodies of its loops"):
+        tilewright.compile(path, "cambricon-x", values=values)

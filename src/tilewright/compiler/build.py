@@ -13,7 +13,7 @@ import numpy as np
 from tilewright import frontends
 from tilewright.codegen.program.interface import Compilation, Form
 from tilewright.compiler.host_time import host_seconds
-from tilewright.compiler.loops import write_loops
+from tilewright.compiler.loops import check_rooms, write_loops
 from tilewright.compiler.packages import opened
 from tilewright.compiler.pipeline import (
     PLACED,
@@ -250,6 +250,7 @@ def _write(
     if state.samples is not None:
         samples = samples_of(network_of(state.network), state.samples)
         state.notes += map(str, losses_on(state.network, state.weights, samples))
+    check_rooms(state)
     arenas = arenas_of(network_of(state.network))
     kernels = tuple(state.kernels)
     compilation = Compilation(

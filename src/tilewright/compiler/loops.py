@@ -17,11 +17,13 @@ from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.codegen.program.rounds import LOOPS
 from tilewright.compiler.state import CompilationState, context_of
+from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp, network_of
 from tilewright.graph.interpreter import interpret, round_of
 from tilewright.graph.operations import LoopOp
 from tilewright.graph.operations.loops import loop_in, loop_operands
 from tilewright.graph.passes.unroll_loops import UnrollLoops
+from tilewright.graph.placement import WEIGHTS, arenas_of
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, ModuleOp, SSAValue, StringAttr
@@ -228,6 +230,39 @@ def _carried(
             high = max(float(array.max()) for array in arrays)
             ranges[name] = low, high
     return ranges
+
+
+def check_rooms(state: CompilationState) -> None:
+    """Refuse (``memory-capacity``) a network that, with the bodies of its loops beside it, is
+    larger than the memories that its values are in; each alone has been looked at before."""
+    if not state.loops:
+        return
+    machine, taken = state.machine, _taken(state)
+    homes: dict[str, int] = {}
+    for constant, size in zip((True, False), taken, strict=True):
+        home = machine.home(constant=constant)
+        homes[home] = homes.get(home, 0) + size
+    for home, size in homes.items():
+        room = machine.memory(home).room
+        if room is not None and size > room:
+            reason = (
+                f"weights and activations of the network and of the bodies of its loops take "
+                f"{size:,} bytes of {home}, which has {room:,}: {size - room:,} too few"
+            )
+            raise refuse(
+                "memory-capacity", reason, help="a smaller model, or fewer bits of weights"
+            )
+
+
+def _taken(state: CompilationState) -> tuple[int, int]:
+    """The bytes of the weights, and of the activations, of a network and of all bodies."""
+    arenas = arenas_of(network_of(state.network))
+    weights = arenas.get(WEIGHTS, 0)
+    activations = sum(size for name, size in arenas.items() if name != WEIGHTS)
+    for loop in state.loops.values():
+        inner = _taken(loop.body)
+        weights, activations = weights + inner[0], activations + inner[1]
+    return weights, activations
 
 
 @dataclass(frozen=True)

@@ -157,13 +157,16 @@ class KernelEntry:
             *("block_cycles", "issue_cycles", "operations", "peak_cycles", "host_seconds"),
         )
         known = {name: getattr(self, name) for name in counted}
-        whole = {name: n * rounds for name, n in known.items() if n is not None}
-        renamed = {
-            "name": f"{loop}.{self.name}",
-            "rounds": rounds * self.rounds,
-            "energy_pj": {name: energy * rounds for name, energy in self.energy_pj.items()},
+        whole: dict[str, Any] = {
+            n: value * rounds for n, value in known.items() if value is not None
         }
-        return replace(self, **whole, **renamed)
+        return replace(
+            self,
+            **whole,
+            name=f"{loop}.{self.name}",
+            rounds=rounds * self.rounds,
+            energy_pj={name: energy * rounds for name, energy in self.energy_pj.items()},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
