@@ -58,7 +58,8 @@ def settle_loops(state: CompilationState) -> None:
         return
     if state.samples is not None:
         stream = samples_of(network, state.samples)
-        state.samples = SampleStream(list(stream), stream.count)
+        state.loop_samples = list(stream)
+        state.samples = SampleStream(state.loop_samples, stream.count)
 
 
 def compile_loops(state: CompilationState) -> None:
@@ -184,7 +185,7 @@ def _observed(
     network, names = network_of(state.network), value_names(state.network)
     rounds: dict[str, list[dict[str, Array]]] = {symbol: [] for symbol in found}
     wanted = {names[value] for op, _ in found.values() for value in op.inputs}
-    for sample in samples_of(network, state.samples):
+    for sample in samples_of(network, state.loop_samples):
         seen: dict[str, Array] = {}
 
         def observe(name: str, array: Array, seen: dict[str, Array] = seen) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,6 +98,8 @@ class CompilationState:
     """True if loops may stay loops, where the target takes them (compiler/loops.py)."""
     settled: bool = False
     """True for the body of a loop: the network around has settled which numbers are asked for."""
+    loop_samples: Sequence[Mapping[str, Array]] | None = None
+    """The samples, where a network has loops: others may read ``samples`` to their end."""
     loops: dict[str, CompiledLoop] = field(default_factory=dict[str, "CompiledLoop"])
     """The loops whose bodies have been compiled, by the symbols of their kernels."""
     formed: Formed | None = None
