@@ -125,11 +125,13 @@ class _Pair(KernelPair):
         anchor = self.second.anchor
         if not isinstance(anchor, MAPS) and self.value not in anchor_operands(self.second):
             self.reasons.append(
-                f"{name_of(self.second)} reads it not itself, but by a map behind its results"
+                f"{name_of(self.second)} reads it not itself, but by a map after its results"
             )
         elif isinstance(anchor, MAPS):
             forms = list(self._with_maps())
-            yield from forms or self._on_chip()
+            # Maps after the anchor read in its tiles alone, not what an earlier compute has made.
+            reads = self.value in anchor_operands(self.second)
+            yield from forms or (self._on_chip() if reads else ())
         elif forms := list(self._on_chip()):
             yield from forms
         elif (trials := passes_of(self.machine).pair_trials(self)) is not None:
