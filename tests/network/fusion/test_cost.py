@@ -183,8 +183,7 @@ def test_reasons() -> None:
     assert "no kernel has lrn behind conv" in refusal(net, y)
 
 
-FUSED_FILE = Path(__file__).parents[3] / "examples" / "machines" / "fused.toml"
-FUSED = load_machine(FUSED_FILE)
+FUSED = load_machine(Path(__file__).parents[3] / "examples" / "machines" / "fused.toml")
 
 
 @pytest.mark.parametrize("machine", [MACHINE, FUSED], ids=["cpu", "fused"])
@@ -198,19 +197,6 @@ def test_a_result_that_a_map_behind_reads(machine: Machine) -> None:
     assert [len(kernel.operations) for kernel in kernels] == [1, 2]
     cost = CostOracle(Planner(machine)).cost(kernels)
     assert isinstance(cost, Problem) and "by a map after its results" in cost.reason
-
-
-def test_a_result_that_a_later_map_reads() -> None:
-    """A kernel of two maps, of which the second reads another's result, is no compute on it."""
-    machine = load_machine(FUSED_FILE.with_name("three-levels.toml"), complete=True)
-    net = Builder(1, x=(1, 16, 12, 12), z=(1, 16, 12, 12), w=(1, 16, 12, 12))
-    first = net.conv(net.inputs["x"], 16, 1)
-    y = net.op("add", net.op("mul", net.inputs["z"], net.inputs["w"]), first)
-    module, _ = formed(net, y, machine=machine, sums=True)
-    kernels = kernels_of(module)
-    assert [len(kernel.operations) for kernel in kernels] == [1, 2]
-    cost = CostOracle(Planner(machine)).cost(kernels)
-    assert isinstance(cost, Problem)
 
 
 @pytest.mark.slow

@@ -1,12 +1,16 @@
 """The search on small networks: what it fuses, and that the passes fuse the same."""
 
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from tests.graph.passes.pass_networks import Builder, context, random_network
 from tests.network.fusion.kernel_networks import MACHINE, form, formed, kernels_of
 from tests.slow import but_fast
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.ir import ModuleOp, SSAValue, StringAttr
@@ -15,6 +19,8 @@ from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.planning import Planner
 from tilewright.targets.cpu.passes.fuse_separable import FuseSeparable
+
+MACHINES = Path(__file__).parents[3] / "examples" / "machines"
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
 
@@ -136,3 +142,22 @@ def test_kernels_of_the_host_and_views_stay_apart() -> None:
     assert candidate.problem is not None and candidate.apart is None
     assert candidate.problem.code == "fusion-fixed"
     assert candidate.problem.reason.startswith("runs on the host")
+
+
+@pytest.mark.slow
+def test_a_map_that_reads_no_earlier_compute_is_no_chain_with_it(tmp_path: Path) -> None:
+    """GridSample has kernels of two maps, of which the second reads another's result."""
+    graph = helper.make_graph(
+        [helper.make_node("GridSample", ["x", "grid"], ["y"])],
+        "sampled",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4, 4]),
+            helper.make_tensor_value_info("grid", TensorProto.FLOAT, [1, 2, 2, 2]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 2, 2])],
+    )
+    path = tmp_path / "sampled.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
+    target, machine = resolve(str(MACHINES / "three-levels.toml"))
+    state = run_pipeline(path, target, machine, until="numbers, layouts, memory")
+    assert any(op.symbol.data for op in network_of(state.network).kernels)
