@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from tests.frontends.onnx.loop_models import keyword, loop, recurrent, scan
+from tests.frontends.onnx.loop_models import keyword, loop, model_of, recurrent, scan
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import NetworkOp, network_of
 from tilewright.graph.interpreter import interpret
@@ -133,3 +133,30 @@ def test_unrolled_loops_mean_the_same(model: ModelProto) -> None:
     assert not loops_of(network)
     for name, array in interpret(imported.module, imported.weights, inputs).items():
         np.testing.assert_array_equal(expected[name], array, err_msg=name)
+
+
+def test_a_quantised_lstm_keeps_its_integers_in_the_body() -> None:
+    random = np.random.default_rng(4)
+    kept = {
+        "w": random.integers(0, 256, (1, 3, 16)).astype(np.uint8),
+        "r": random.integers(0, 256, (1, 4, 16)).astype(np.uint8),
+        "scale": np.full(1, 0.01, np.float32),
+        "zero": np.full(1, 128, np.uint8),
+    }
+    names = ["x", "w", "r", "", "", "", "", "", "scale", "zero", "scale", "zero"]
+    node = helper.make_node(
+        "DynamicQuantizeLSTM", names, ["y"], "lstm", domain="com.microsoft", hidden_size=4
+    )
+    graph = helper.make_graph(
+        [node],
+        "quantised",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6, 1, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 1, 1, 4])],
+        [numpy_helper.from_array(array, name) for name, array in kept.items()],
+    )
+    model = model_of(graph)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    compare(model, 1, runtime=False)
+    (op,) = loops_of(network_of(import_onnx(model, loops=True).module))
+    kinds = {str(inner.results[0].type) for inner in op.walk() if inner.results}
+    assert any("ui8" in kind for kind in kinds) and any("i32" in kind for kind in kinds)
