@@ -139,6 +139,7 @@ def test_zero_points_that_stores_do_not_have(tmp_path: Path) -> None:
     agrees(package, inputs_of(package, 1))
 
 
+@pytest.mark.slow
 def test_the_check_sees_a_driver_that_is_wrong(tmp_path: Path) -> None:
     text = (GEMMINI / "driver.c").read_text()
     package = compiled(small(tmp_path))
@@ -170,6 +171,7 @@ def test_a_plain_compiler_has_nothing_to_say(compiler: str, tmp_path: Path) -> N
         assert made.returncode == 0, made.stderr
 
 
+@pytest.mark.slow
 def test_functions_that_cannot_be(tmp_path: Path) -> None:
     package = compiled(small(tmp_path))
     with pytest.raises(TilewrightError, match="is no C file and no header"):

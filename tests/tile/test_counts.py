@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from tests.slow import but_fast
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.tile.counts import counts_of
 
@@ -17,14 +18,7 @@ EXACT = ("small-npu", "five-buffers")
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "small-npu",
-        "fused",
-        "five-buffers",
-        "flags",
-        pytest.param("systolic-int8", marks=pytest.mark.slow),
-    ],
+    "name", but_fast(["small-npu", "fused", "five-buffers", "flags", "systolic-int8"], EXACT)
 )
 def test_bytes_are_those_of_the_simulation(name: str) -> None:
     target = str(ROOT / "examples" / "machines" / f"{name}.toml")
