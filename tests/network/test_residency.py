@@ -186,15 +186,14 @@ def residual(seed: int) -> onnx.ModelProto:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    ("name", "memory", "style"),
+    ("name", "memory", "style", "seed"),
     [
-        ("fused", "maps", ""),
-        ("fused", "maps", "flags"),
-        ("fused", "maps", "tokens"),
-        ("replies", "ldm", ""),
-        ("small-npu-c", "feature", ""),
+        ("fused", "maps", "", 0),
+        ("fused", "maps", "flags", 1),
+        ("fused", "maps", "tokens", 0),
+        ("replies", "ldm", "", 1),
+        ("small-npu-c", "feature", "", 0),
     ],
 )
 def test_results_stay_on_any_machine(
