@@ -17,7 +17,7 @@ from tilewright.runtime.links import SMALLEST
 from tilewright.runtime.manifest import Manifest
 from tilewright.targets.base import find_target
 
-MACHINE = find_target("cambricon-x").machine().model_dump(mode="json")
+MACHINE = find_target("cambricon-x").machine().model_dump(mode="json", exclude_none=True)
 
 
 def small_package(place: Path, name: str, size: int = 10, shared: bytes = b"") -> None:
@@ -149,7 +149,7 @@ def test_large_files_of_one_content_are_kept_once(tmp_path: Path) -> None:
     places = [one.directory / "program" / "shared.bin" for one in found]
     assert {path.read_bytes() for path in places} == {shared}
     assert len({path.stat().st_ino for path in places}) == 1
-    assert builds.cache.usage().bytes < 2.5 * SMALLEST
+    assert builds.cache.usage().bytes < 2 * SMALLEST
     # A blob that was damaged is not linked to again.
     places[0].write_bytes(bytes(SMALLEST))
     assert builds.obtain("d4").directory.joinpath("program/shared.bin").read_bytes() == shared

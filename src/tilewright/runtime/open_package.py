@@ -63,7 +63,7 @@ def write_open_package(
     Manifest(
         tilewright=tilewright.__version__,
         target=recipe.target,
-        machine=recipe.machine.model_dump(mode="json"),
+        machine=recipe.machine.model_dump(mode="json", exclude_none=True),
         model=recipe.name or source.name,
         element=recipe.machine.element,
         inputs=tuple(

@@ -51,7 +51,7 @@ def write_package(
     manifest = Manifest(
         tilewright=tilewright.__version__,
         target=target.name,
-        machine=compilation.machine.model_dump(mode="json"),
+        machine=compilation.machine.model_dump(mode="json", exclude_none=True),
         model=name,
         element=compilation.machine.element,
         inputs=tuple(_tensor(name, value) for name, value in network.inputs),

@@ -221,7 +221,7 @@ def write_program(
     """Write the files; the image goes into ``NAME.bin`` by the name that it has in addresses."""
     (name,) = set(addresses.bases) - set(addresses.arenas)
     file = ProgramFile(
-        machine=compilation.machine.model_dump(mode="json"),
+        machine=compilation.machine.model_dump(mode="json", exclude_none=True),
         word_bytes=word_bytes,
         arenas=dict(addresses.arenas),
         bases=dict(addresses.bases),
