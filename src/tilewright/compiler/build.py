@@ -324,7 +324,9 @@ def _plans_in_a_row(state: CompilationState) -> dict[str, Plan]:
     run_timer = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
     if run_timer is None or not kernels_overlap(state):
         return state.plans
-    added = added_cycles(state.kernels, run_timer)
+    # What a loop's body leaves on the chip is no other program's.
+    breaks = None if state.target.waits_for_host else state.loops
+    added = added_cycles(state.kernels, run_timer, breaks)
     return {
         symbol: replace(plan, timed_cycles=added.get(symbol, plan.timed_cycles))
         for symbol, plan in state.plans.items()

@@ -163,8 +163,10 @@ def plan_kernels(state: CompilationState) -> None:
     if state.target.falls_back:
         _not_lowered(state, planned, ops, names, refused)
     refused.check()
-    # A planner that was asked for knows nothing of what stays.
-    if state.hold and keeps_tensors(state.machine) and state.planner.ask is None:
+    # A planner that was asked for knows nothing of what stays, and the body of a loop runs on the
+    # same chip: constants that are loaded before the first kernel are gone after it.
+    holds = state.hold and not state.loops and state.planner.ask is None
+    if holds and keeps_tensors(state.machine):
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         run_timer = state.target.run_timer(state.machine, arenas_of(network))
         residency = keep_tensors(

@@ -14,9 +14,9 @@ charged in proportion to what it adds to the one before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
@@ -27,17 +27,26 @@ OVERLAP = 0.98
 kernels add one by one, which takes time to find, is then about what they take alone."""
 
 
-def added_cycles(kernels: Sequence[CompiledKernel], run_timer: RunTimer) -> Mapping[str, float]:
+def added_cycles(
+    kernels: Sequence[CompiledKernel], run_timer: RunTimer, breaks: Collection[str] | None = None
+) -> Mapping[str, float]:
     """The cycles that each kernel with a program adds to those before it, by its symbol.
 
+    A row ends at each kernel of the host, or at those alone whose symbols are in ``breaks``.
     Kernels of a row that the timer refuses are left out.
     """
     pairs: dict[object, float] = {}
     added: dict[str, float] = {}
-    for accelerated, row in groupby(kernels, lambda item: item.program is not None):
-        if accelerated:
+    rows: list[list[CompiledKernel]] = [[]]
+    for item in kernels:
+        if item.program is not None:
+            rows[-1].append(item)
+        elif breaks is None or item.kernel.symbol in breaks:
+            rows.append([])
+    for row in rows:
+        if row:
             with suppress(TilewrightError):
-                added |= _of_row(list(row), run_timer, pairs)
+                added |= _of_row(row, run_timer, pairs)
     return added
 
 

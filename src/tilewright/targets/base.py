@@ -52,6 +52,9 @@ class Target(ABC):
     """What its code takes from the tile program; it decides the rest anew, and no pass does."""
     honoured_for: ClassVar[str] = ""
     """The kernels whose code takes that; "" for all (see ``honours_of``)."""
+    waits_for_host: ClassVar[bool] = True
+    """True if all of a kernel's loads wait for a step of the host before it; False if weights may
+    be loaded before that step, so that the host's steps part no row of kernels."""
     kernels_overlap: ClassVar[bool] = True
     """Whether a kernel's first loads run beside the end of the kernel before, whose last tiles they
     then leave alone (``Allocate.avoid``)."""

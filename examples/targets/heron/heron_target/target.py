@@ -119,7 +119,7 @@ class HeronTarget(Target):
             texts.append(kernel_text(program, f"kernel{len(texts)}"))
             programs.append(program)
 
-        steps, kernels = files.lower_kernels(compilation, kernel, lambda: None)
+        steps, kernels = files.lower_kernels(compilation, kernel)
         cases = "".join(f"    case {n}: kernel{n}(memory); break;\n" for n in range(len(texts)))
         table = "void heron_kernel(int number, const struct memory *memory)\n{\n"
         table += f"    switch (number) {{\n{cases}    default: break;\n    }}\n}}\n"

@@ -125,19 +125,21 @@ def staying_result(programs: Iterable[ProgramOp], op: KernelOp) -> StayingResult
 
 
 def lower_kernels(
-    compilation: Compilation, kernel: Lower, barrier: Callable[[], None]
+    compilation: Compilation,
+    kernel: Lower,
+    barrier: Callable[[Operation], None] = lambda _: None,
 ) -> tuple[list[tuple[str, int]], list[CompiledKernel]]:
     """Lower the programs of the accelerator's kernels in the network's order with ``kernel``;
-    ``barrier`` is called where the host runs between them. The steps, and the kernels.
+    ``barrier`` is given each step of the host between them. The steps, and the kernels.
 
     Raises KernelError with the refusals of all kernels.
     """
     steps: list[tuple[str, int]] = []
     kernels: list[CompiledKernel] = []
     refused = Refusals()
-    for number, _, compiled in compiled_steps(compilation):
+    for number, op, compiled in compiled_steps(compilation):
         if compiled is None or compiled.program is None:
-            barrier()
+            barrier(op)
             steps.append(("host", number))
             continue
         with refused.of(compiled.kernel.symbol):

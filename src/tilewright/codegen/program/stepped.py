@@ -115,6 +115,11 @@ class SteppedRunner(Runner):
     def begin(self) -> None:
         """Begin a run: memories on the chip hold what ``seed`` says."""
 
+    def lose_chip(self) -> None:
+        """Fill the memories on the chip with a pattern: the body of a loop has run there. By
+        default kernels find nothing there, so that nothing is lost."""
+        return
+
     @abstractmethod
     def execute(self, kernel: KernelRow) -> None:
         """Execute the words of a kernel; raises TilewrightError."""
@@ -266,6 +271,7 @@ class SteppedRunner(Runner):
                 taken = time.perf_counter() - begin
                 if number in self.loops:
                     taken = self.loops[number].host_seconds
+                    self.lose_chip()
                 seconds[number] = file.host_seconds.get(number, taken)
             if watch is not None:
                 stays = file.kernels[number].stays if kind == "words" else None

@@ -68,7 +68,7 @@ def write_words(
         units.append(encoded(instructions, named))
         starts.append(starts[-1] + len(units[-1]))
 
-    steps, kernels = lower_kernels(compilation, kernel, lambda: None)
+    steps, kernels = lower_kernels(compilation, kernel)
     write_program(
         compilation,
         directory,

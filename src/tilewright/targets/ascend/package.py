@@ -153,7 +153,7 @@ def _lower(
         short = free.get(symbol, frozenset())
         lower_kernel(device, compiled, constants, short, numbers, kernel_of(op, names))
 
-    steps, lowered = lower_kernels(compilation, lower, lambda: None)
+    steps, lowered = lower_kernels(compilation, lower)
     return steps, kernel_rows(compilation, lowered, pairwise([*starts, len(device.launches)]))
 
 

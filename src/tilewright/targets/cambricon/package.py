@@ -28,7 +28,9 @@ from tilewright.codegen.program.files import (
 from tilewright.codegen.program.interface import Compilation
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
+from tilewright.graph.operations.loops import loop_in
 from tilewright.graph.placement import WEIGHTS, placement_of
+from tilewright.ir import Operation
 from tilewright.targets.cambricon.lowering.network import (
     CONSTANTS,
     Lowering,
@@ -52,7 +54,11 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     def kernel(program: ProgramOp) -> None:
         lowering.kernel(program, program.get("nodes"), cycles[program.symbol.data])
 
-    steps, kernels = lower_kernels(compilation, kernel, lambda: None)
+    def barrier(op: Operation) -> None:
+        if loop_in(op) is not None:
+            lowering.lose_chip()
+
+    steps, kernels = lower_kernels(compilation, kernel, barrier)
     words = lowering.words()
     # These fill constants of the lowering's image, too.
     weights = _weights(compilation, network, lowering, addresses.arenas[WEIGHTS])

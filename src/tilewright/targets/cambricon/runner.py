@@ -60,6 +60,10 @@ class CambriconRunner(SteppedRunner):
         )
         spoil(self._simulator.state.chip.data, self.seed)
 
+    def lose_chip(self) -> None:
+        """Fill the scratchpads with a pattern."""
+        spoil(self._simulator.state.chip.data, self.seed)
+
     def execute(self, kernel: KernelRow) -> None:
         """Execute words until the program is at the kernel's end."""
         self._simulator.run(kernel.start, kernel.end)

@@ -33,6 +33,7 @@ class CambriconTarget(Target):
     implements = frozenset({Capability.ISSUE, Capability.RESIDENT})
     residents = frozenset({"results", "constants"})
     falls_back = True
+    waits_for_host = False
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:
         self.name = size.name

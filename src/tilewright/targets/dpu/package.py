@@ -30,7 +30,7 @@ def write_package(compilation: Compilation, directory: Path, core: Core) -> None
     addresses = Addresses.of(compilation, BIASES)
     weights = weights_of(compilation, addresses)
     lowering = Lowering(core, weights)
-    steps, kernels = lower_kernels(compilation, lowering.kernel, lowering.barrier)
+    steps, kernels = lower_kernels(compilation, lowering.kernel, lambda _: lowering.barrier())
     words = lowering.words()
     write_program(
         compilation,

@@ -59,6 +59,10 @@ class CoreRunner(TimedRunner):
         spoil(self.guarded[-GUARD:], self.seed)
         self._state = State(self.core, self.registers, self.seed)
 
+    def lose_chip(self) -> None:
+        """Fill the banks with a pattern."""
+        self._state = State(self.core, self.registers, self.seed)
+
     def execute(self, kernel: KernelRow) -> None:
         """Execute instructions in the program's order, which the tokens allow
         (``refuse_races``)."""

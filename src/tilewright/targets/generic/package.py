@@ -38,7 +38,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     addresses = Addresses.of(compilation, TABLES)
     weights = weights_of(compilation, addresses)
     lowering = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
-    steps, kernels = lower_kernels(compilation, lowering.kernel, lowering.barrier)
+    steps, kernels = lower_kernels(compilation, lowering.kernel, lambda _: lowering.barrier())
     words, starts = lowering.words()
     write_program(
         compilation,

@@ -45,6 +45,10 @@ class InstructionRunner(WordRunner):
         """The memories as a run finds them."""
         self._simulator.memories.begin(self.seed)
 
+    def lose_chip(self) -> None:
+        """Fill the memories on the chip with a pattern."""
+        self._simulator.memories.begin(self.seed)
+
     def execute(self, kernel: KernelRow) -> None:
         """Execute the instructions of a kernel; raises TilewrightError."""
         self._simulator.run(kernel.start, kernel.end)

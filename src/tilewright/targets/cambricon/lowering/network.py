@@ -113,6 +113,12 @@ class Lowering:
         start = [] if self.parts else self.start
         self.parts.append([Statement(remark=name), *start, *lowered.statements])
 
+    def lose_chip(self) -> None:
+        """The body of a loop runs here, as a program of its own: what kernels before have loaded or
+        left in tables is gone."""
+        self.prefetches.begin = len(self.parts)
+        self.tables = ()
+
     @property
     def statements(self) -> list[Statement]:
         """The statements of the whole program."""

@@ -156,6 +156,8 @@ class Prefetches:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._passed: list[_Passed] = []
+        self.begin = 0
+        """The first kernel whose slot may take loads of those that follow."""
 
     def place(self, request: WeightRequest, room: int) -> PlacedWeights:
         """Choose the place of a kernel's weights, and the slot that takes their first load.
@@ -195,7 +197,7 @@ class Prefetches:
     def _slot(self, load: FirstLoad) -> int | None:
         """The last slot that gives a load time enough, or else the first one that can take it."""
         slot_number: int | None = None
-        for number in range(len(self._passed) - 1, -1, -1):
+        for number in range(len(self._passed) - 1, self.begin - 1, -1):
             kernel = self._passed[number]
             if kernel.load is not None:
                 break
