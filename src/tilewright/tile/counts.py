@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tilewright.ir.types import Array, element_size, layout_of
 from tilewright.machine import Machine, Move
 from tilewright.machine.energy import energy_of, has_energy
 from tilewright.planning.layout import Layout
-from tilewright.simulate.commands import transfer_bytes
+from tilewright.simulate.accesses import Touch, bandwidth_bytes
 from tilewright.tile.boxes import box_columns
 from tilewright.tile.dialect import (
     BufferOp,
@@ -44,7 +45,7 @@ class ProgramCounts:
     tiles: Mapping[tuple[str, Sizes], int] = field(default_factory=dict[tuple[str, Sizes], int])
     """By primitive and sizes, the tiles that it computes."""
     instructions: int = 0
-    """Commands, signals and waits; moves that are joined travel in one."""
+    """Commands, signals and waits. Moves that are joined are one; a move of nothing is none."""
 
     def __add__(self, other: ProgramCounts) -> ProgramCounts:
         moved, tiles = Counter(self.moved), Counter(self.tiles)
@@ -65,10 +66,10 @@ def counts_of(programs: Iterable[ProgramOp], machine: Machine) -> ProgramCounts:
         order = Order(program)
         for op in program.walk():
             if isinstance(op, MoveOp):
-                ends = memory_of(op.source, machine), memory_of(op.target, machine)
-                move = machine.move(*ends)
-                moved[move.name] += _bytes(op, order, move)
-                instructions += 0 if op.joined else order.rows(op).count
+                move = machine.move(memory_of(op.source, machine), memory_of(op.target, machine))
+                touched = _touched(op, order, machine)
+                moved[move.name] += int(np.sum(bandwidth_bytes(touched, _plain(move))))
+                instructions += 0 if op.joined else int(np.count_nonzero(touched.used))
             elif isinstance(op, ComputeOp):
                 for sizes, count in _sizes(op, order.rows(op)):
                     tiles[op.primitive.data, sizes] += count
@@ -84,35 +85,46 @@ def program_energy(programs: Iterable[ProgramOp], machine: Machine) -> dict[str,
     return counts_of(programs, machine).energy(machine) if has_energy(machine) else {}
 
 
-def _bytes(op: MoveOp, order: Order, move: Move) -> int:
-    """The bytes of all executions of a move, by its boxes further out."""
+def _plain(move: Move) -> Move:
+    """A move of which every byte counts once, whatever bandwidth its block's length reaches."""
+    return move.model_copy(update={"efficiency": ()})
+
+
+def _touched(op: MoveOp, order: Order, machine: Machine) -> Touch:
+    """The bytes that each execution of a move touches further out."""
     buffer = op.buffer
     boxes = box_columns(buffer.outer_window, buffer.outer_shape, order.rows(op))
     kind = buffer.outer_type
     layout = Layout.parse(layout_of(kind), len(buffer.outer_shape))
-    sizes = _physical(layout, boxes.clamped_size)
-    shape = layout.physical_shape(buffer.outer_shape)
-    run, whole = np.ones(boxes.start.shape[1:], np.int64), np.ones(boxes.start.shape[1:], np.bool_)
-    for size, extent in zip(sizes[::-1], shape[::-1], strict=True):
-        run = np.where(whole, run * size, run)
-        whole &= size >= extent
-    elements = np.prod(sizes, axis=0, dtype=np.int64) if len(sizes) else run
-    blocks = np.where(run > 0, elements // np.maximum(run, 1), 0)
-    plain, size = move.model_copy(update={"efficiency": ()}), element_size(kind.element_type)
-    first = _first(buffer, layout, boxes.clamped_start, size)
-    return int(np.sum(transfer_bytes(plain, run * size, blocks, address=first)))
+    size = element_size(kind.element_type)
+    strides = [stride * size for stride in _strides(buffer, layout)]
+    address = np.full(boxes.clamped_start.shape[1:], _offset(buffer), np.int64)
+    for factor, stride in zip(layout.factors, strides, strict=True):
+        place = boxes.clamped_start[factor.axis] // factor.divisor
+        address += (place % factor.modulus if factor.modulus else place) * stride
+    return Touch(
+        memory=memory_of(op.source, machine),
+        write=False,
+        address=address,
+        sizes=tuple(_physical(layout, boxes.clamped_size)),
+        strides=tuple(np.full_like(address, stride) for stride in strides),
+        element=np.full_like(address, size),
+    )
 
 
-def _first(buffer: BufferOp, layout: Layout, starts: Array, size: int) -> Array | int:
-    """The address of each box's first element in main memory; 0 in a buffer, which lies aligned."""
+def _offset(buffer: BufferOp) -> int:
+    """The address of what a buffer's moves reach further out; 0 in a buffer, which lies aligned."""
     tensor = buffer.outer.owner
-    if not isinstance(tensor, TensorOp) or tensor.strides is None:
-        return 0
-    address = np.full(starts.shape[1:], tensor.get("offset"), np.int64)
-    for factor, stride in zip(layout.factors, tensor.get("strides"), strict=True):
-        place = starts[factor.axis] // factor.divisor
-        address += (place % factor.modulus if factor.modulus else place) * stride * size
-    return address
+    return tensor.get("offset") if isinstance(tensor, TensorOp) and tensor.offset else 0
+
+
+def _strides(buffer: BufferOp, layout: Layout) -> list[int]:
+    """Elements from one place to the next along each physical axis further out."""
+    tensor = buffer.outer.owner
+    if isinstance(tensor, TensorOp) and tensor.strides is not None:
+        return tensor.get("strides")
+    shape = layout.physical_shape(buffer.outer_shape)
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 def _physical(layout: Layout, sizes: Array) -> list[Array]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import rounded
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic import epilogue
 from tilewright.targets.generic.circles import circle_touches, result_views
 from tilewright.targets.generic.family import Unit

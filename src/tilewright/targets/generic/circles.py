@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field
 from tilewright.machine import Machine, Primitive
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.operands import Values, memory_of, size_bits
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.numerics.element_types import Kind, widened
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.memories import Memories
 from tilewright.targets.generic.operands import Values, element_dtype, memory_of
 

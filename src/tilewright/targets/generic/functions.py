@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column
 from tilewright.errors import refuse
 from tilewright.machine import Machine
@@ -22,6 +21,7 @@ from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics import pointwise, tables
 from tilewright.numerics.element_types import Kind
 from tilewright.numerics.operators import PARAMETERS
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.operands import CODES, address_bits
 

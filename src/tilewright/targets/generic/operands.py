@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field, bits_for
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.simulate.accesses import Touch
 
 MAIN_ADDRESS_BITS = 40
 """Addresses and strides in main memory: a tebibyte."""

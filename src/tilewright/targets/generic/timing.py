@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import coalesce, records
 from tilewright.codegen.words import Column, Columns
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Move
+from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
+from tilewright.simulate.accesses import bandwidth_bytes, records
 from tilewright.simulate.commands import (
     TIMED,
     AccessArray,
     TimedArray,
     timed_table,
-    transfer_bytes,
 )
 from tilewright.simulate.ordering import ordered, refuse_faults
 from tilewright.simulate.races import RaceReport, find_races
@@ -54,40 +51,7 @@ def moved_bytes(instruction: Instruction, columns: Columns, machine: Machine) ->
     move = instruction.move
     assert move is not None
     touches = instruction.family.charged(machine, move, columns)
-    total = np.zeros_like(touches[0].address)
-    for touch in touches:
-        run, counts, strides = coalesce(touch)
-        used = touch.used
-        if move.transaction == 1:
-            blocks = np.prod(counts, axis=1)
-            cost = np.asarray(transfer_bytes(move, run, blocks))
-        else:
-            cost = _by_transactions(move, touch.address, run, counts, strides)
-        total = total + np.where(used, cost, 0)
-    return total
-
-
-def _by_transactions(
-    move: Move, address: Column, run: Column, counts: NDArray[Any], strides: NDArray[Any]
-) -> Column:
-    """Blocks whose addresses matter: each distinct shape is counted once, block by block."""
-    key = np.column_stack([address % move.transaction, run, counts, strides])
-    rows, index = np.unique(key, axis=0, return_inverse=True)
-    axes = counts.shape[1]
-    total = np.zeros(len(rows), np.int64)
-    for number, row in enumerate(rows.tolist()):
-        start, length = row[0], row[1]
-        shape, steps = row[2 : 2 + axes], row[2 + axes :]
-        if prod(shape) > 1 << 24:
-            raise refuse("simulate-size", f"a transfer of {prod(shape)} blocks")
-        places = np.array([start], np.int64)
-        for size, step in zip(shape, steps, strict=True):
-            places = (places[:, None] + np.arange(size) * step).ravel() % move.transaction
-        starts, times = np.unique(places, return_counts=True)
-        total[number] = int(
-            np.sum(transfer_bytes(move, np.full_like(starts, length), times, address=starts))
-        )
-    return total[index.ravel()]
+    return np.sum([bandwidth_bytes(touch, move) for touch in touches], axis=0)
 
 
 def timed_program(program: Program, kernels: Column) -> TimedArray:

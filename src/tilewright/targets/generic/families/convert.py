@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.program.transfers import AXES
 from tilewright.codegen.words import Columns, Field
 from tilewright.machine import Machine, Move
 from tilewright.numerics import fixed
 from tilewright.numerics.element_types import rounded
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.families.normalise import POINT_BITS
 from tilewright.targets.generic.families.transfer import box_fields, box_touch
 from tilewright.targets.generic.family import Family, Unit

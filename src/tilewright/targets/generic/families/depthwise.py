@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.families.window import (
     MEETING,

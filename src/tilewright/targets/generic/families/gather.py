@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.families.transfer import size_bits
 from tilewright.targets.generic.families.window import (
     fill_fields,

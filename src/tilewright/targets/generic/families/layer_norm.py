@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import reference
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.functions import float_of

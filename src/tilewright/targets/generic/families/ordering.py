@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field, bits_for, selector
 from tilewright.machine import Engine, Machine
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.operands import Values
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field, selector
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic import accumulate, epilogue, functions
 from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.functions import FUNCTIONS

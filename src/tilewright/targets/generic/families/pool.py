@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Columns, Field, selector
 from tilewright.machine import Machine, Primitive
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.families.window import (
     MEETING,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import sparse
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.families.window import (
     MAX_POINTS,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.program.transfers import AXES
 from tilewright.codegen.words import Column, Columns, Field, bits_for
 from tilewright.machine import Machine, Move
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.operands import Values, address_field, stride_bits
 

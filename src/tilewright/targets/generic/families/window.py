@@ -15,10 +15,10 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from tilewright.codegen.program.accesses import Touch
 from tilewright.codegen.words import Column, Columns, Field
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
+from tilewright.simulate.accesses import Touch
 from tilewright.targets.generic.circles import circle_fields, circle_touches, pieces
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.operands import (

@@ -1,18 +1,24 @@
-"""Bytes that instructions touch: strided boxes as columns, and as records for the race check."""
+"""Bytes that instructions touch: strided boxes as columns, what moving them costs, and records of
+them for the race check."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.codegen.words import Column
-from tilewright.simulate.commands import ACCESS, AccessArray
+from tilewright.errors import refuse
+from tilewright.machine.model import Move
+from tilewright.simulate.commands import ACCESS, AccessArray, transfer_bytes
 
 AXES = 3
 """Strided axes of one access record."""
+
+Column = NDArray[np.int64]
+"""One value per instruction."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,44 @@ def coalesce(touch: Touch) -> tuple[Column, NDArray[np.int64], NDArray[np.int64]
         counts[rows[fresh], top[fresh]] = size[fresh]
         steps[rows[fresh], top[fresh]] = stride[fresh]
     return run, counts, steps
+
+
+def bandwidth_bytes(touch: Touch, move: Move) -> Column:
+    """The bytes of bandwidth that a move takes for each box: both ends of every contiguous run are
+    rounded outwards to the move's transactions (``transfer_bytes``)."""
+    run, counts, strides = coalesce(touch)
+    if move.transaction == 1:
+        cost = np.asarray(transfer_bytes(move, run, np.prod(counts, axis=1)))
+    else:
+        cost = _by_transactions(move, touch.address, run, counts, strides)
+    return np.where(touch.used, cost, 0)
+
+
+def _by_transactions(
+    move: Move,
+    address: Column,
+    run: Column,
+    counts: NDArray[np.int64],
+    strides: NDArray[np.int64],
+) -> Column:
+    """Runs whose addresses matter: each distinct shape is counted once, run by run."""
+    key = np.column_stack([address % move.transaction, run, counts, strides])
+    rows, index = np.unique(key, axis=0, return_inverse=True)
+    axes = counts.shape[1]
+    total = np.zeros(len(rows), np.int64)
+    for number, row in enumerate(rows.tolist()):
+        start, length = row[0], row[1]
+        shape, steps = row[2 : 2 + axes], row[2 + axes :]
+        if prod(shape) > 1 << 24:
+            raise refuse("simulate-size", f"a transfer of {prod(shape)} blocks")
+        places = np.array([start], np.int64)
+        for size, step in zip(shape, steps, strict=True):
+            places = (places[:, None] + np.arange(size) * step).ravel() % move.transaction
+        starts, times = np.unique(places, return_counts=True)
+        total[number] = int(
+            np.sum(transfer_bytes(move, np.full_like(starts, length), times, address=starts))
+        )
+    return total[index.ravel()]
 
 
 def records(touches: Sequence[Touch], commands: Column, memories: Sequence[str]) -> AccessArray:
