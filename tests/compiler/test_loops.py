@@ -81,8 +81,8 @@ def checked(made: Executable) -> dict[str, np.ndarray]:
 def test_rounds_of_a_body_give_what_the_model_says(case: tuple[str, str], tmp_path: Path) -> None:
     target, name = case
     path = saved(MODELS[name], tmp_path / "model.onnx")
-    # The input of the run is among the samples: what is checked is rounding, not saturation.
-    samples = [drawn(MODELS[name]), *(drawn(MODELS[name], seed) for seed in range(4))]
+    # The input of the run is none of the samples.
+    samples = [drawn(MODELS[name], seed) for seed in range(100, 116)]
     made = tilewright.compile(path, target, directory=tmp_path / "package", calibration=samples)
     looped = [row for row in made.manifest.kernels if row.rounds > 1]
     assert {row.rounds for row in looped} <= {4, 5, 20}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from tilewright.machine.energy import energy_text
 from tilewright.report.page.data import Figures
 from tilewright.report.page.diagram import machine_diagram
 from tilewright.report.page.kernel_list import kernel_list
@@ -64,9 +65,7 @@ def summary_lines(figures: Figures) -> list[tuple[str, str]]:
         lines.append(("on the chip", ", ".join(chips[:8]) + " at the peak"))
     energy = energy_parts(facts)
     if energy:
-        parts = ", ".join(f"{name} {_joules(value)}" for name, value in energy.items())
-        total = _joules(sum(energy.values()))
-        lines.append(("energy", total if len(energy) == 1 else f"{total}: {parts}"))
+        lines.append(("energy", energy_text(energy)))
     return lines
 
 
@@ -126,13 +125,6 @@ def _limits(figures: Figures) -> str:
     )
     busy = f"; multipliers {percent(peak / cycles)} busy" if cycles and peak else ""
     return ", ".join(told) + busy
-
-
-def _joules(picojoules: float) -> str:
-    for unit, factor in (("J", 1e12), ("mJ", 1e9), ("uJ", 1e6), ("nJ", 1e3)):
-        if picojoules >= factor:
-            return f"{picojoules / factor:,.3f} {unit}"
-    return f"{picojoules:,.1f} pJ"
 
 
 def html_sections(runs: Sequence[Figures], sweep: bool) -> tuple[str, str]:
