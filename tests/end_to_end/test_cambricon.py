@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -14,21 +12,11 @@ import pytest
 import tilewright
 from tests.end_to_end.end_to_end_models import LENET, ROOT, image
 from tilewright.runtime import Executable
-from tilewright.targets import base
 from tilewright.targets.cambricon.hlal.assemble import assemble
 from tilewright.targets.cambricon.hlal.items import Sizes
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, Configuration
 
 CIFAR = ROOT / "examples" / "caffe" / "cifar10_quick.prototxt"
-
-
-@pytest.fixture(autouse=True)
-def targets_of_this_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The targets that pyproject.toml names, whatever names an older installation knows."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    named = project["project"]["entry-points"]["tilewright.targets"]
-    points = {name: EntryPoint(name, at, "tilewright.targets") for name, at in named.items()}
-    monkeypatch.setattr(base, "target_points", lambda: points)
 
 
 def checked(path: Path, target: str, folder: Path) -> Executable:

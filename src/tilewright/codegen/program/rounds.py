@@ -90,9 +90,9 @@ class LoopStep:
 
     def kernels(self, begin: float) -> Iterator[KernelProfile]:
         """The kernels of the body from a cycle on, each with the cycles and bytes of all rounds."""
-        one, count = self.profile, self.loop.count
-        later = (count - 1) * (one.cycles or 0)
-        for kernel in one.kernels:
+        body, count = self.profile, self.loop.count
+        later = (count - 1) * (body.cycles or 0)
+        for kernel in body.kernels:
             yield replace(
                 kernel,
                 symbol=f"{self.symbol}.{kernel.symbol}",

@@ -305,11 +305,11 @@ class SteppedRunner(Runner):
         total = max(times.cycles + looped, 1)
         busy, main_bytes, memory = dict(times.busy), times.main_bytes, 0
         for loop in self.loops.values():
-            one = loop.profile
-            for name, share in one.engines.items():
+            body = loop.profile
+            for name, share in body.engines.items():
                 busy[name] = busy.get(name, 0.0) + share * loop.cycles
-            main_bytes += loop.loop.count * (one.dram_bytes or 0)
-            memory += one.peak_memory_bytes
+            main_bytes += loop.loop.count * (body.dram_bytes or 0)
+            memory += body.peak_memory_bytes
         return Profile(
             kernels=tuple(kernels),
             cycles=times.cycles + looped,

@@ -82,7 +82,7 @@ def shim_texts(instructions: InstructionSet) -> dict[str, str]:
     """The files of a machine's functions on the host, by their names."""
     texts = {f"{c_of(instructions.machine).prefix}_host.c": host_text(instructions)}
     for package in ("tilewright.codegen.c", "tilewright.targets.generic.c"):
-        for file in sorted(files(package).joinpath("shim").iterdir(), key=lambda one: one.name):
+        for file in sorted(files(package).joinpath("shim").iterdir(), key=lambda path: path.name):
             if file.name.endswith((".c", ".h")):
                 texts[file.name] = file.read_text()
     return texts
