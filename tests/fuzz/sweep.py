@@ -4,6 +4,7 @@ Of every network that imports each target gives what its own program means, bit 
 computes in integers, and as close to the model as its numbers say (``Executable.check``); no result
 hangs on a race, or on bytes that nobody wrote. Nothing is refused as a whole, and every kernel of
 the host says why it is there. Where other tools run a target's packages, they are only written.
+Of one network in some, ``plan`` and ``explain`` have each kernel where ``compile`` has it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import seed as seeded
 
 from tests.fuzz.cases import Case, cases
+from tests.fuzz.commands import disagreement
 from tilewright.compiler.api import compile
 from tilewright.compiler.pipeline import resolve
 from tilewright.frontends.onnx import import_onnx
@@ -42,6 +44,9 @@ def accelerators() -> list[str]:
     names = [t.name for t in targets if t.falls_back and t.name != "generic"]
     return names + [str(path) for path in sorted((ROOT / "examples/machines").glob("*.toml"))]
 
+
+COMMANDS_EVERY = 4
+"""Of so many networks, one is given to the commands, too."""
 
 RUNS, MARGIN = 8, 4.0
 """Runs of a model with operands rounded at random, and how often their error may be met."""
@@ -77,6 +82,10 @@ class Sweep:
         for target in self.targets if wanted else ():
             verdict = guarded(target, lambda target=target: self._judge(target, wanted[0]))
             self._note(case, verdict)
+            if self.networks % COMMANDS_EVERY == 0:
+                options = ("--numbers", "int8") if is_quantised(target) else ()
+                differs = disagreement(case, target, options)
+                self._note(case, Verdict(target, "differs" if differs else "agrees", differs))
         if not wanted:
             self._note(case, verdict)
 
@@ -113,7 +122,12 @@ def calibrated(target: str, wanted: Wanted) -> dict[str, Any]:
     only once they are quantised."""
     number = resolve(target)[1].number
     options: dict[str, Any] = {"calibration": [wanted.inputs]} if number.is_integer else {}
-    return options | ({"numbers": "int8"} if number.kind == "integer" else {})
+    return options | ({"numbers": "int8"} if is_quantised(target) else {})
+
+
+def is_quantised(target: str) -> bool:
+    """Return True if a network of floats runs on a target only once it is quantised."""
+    return resolve(target)[1].number.kind == "integer"
 
 
 def beyond(check: Check) -> bool:

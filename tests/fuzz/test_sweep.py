@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.fuzz import commands
 from tests.fuzz.cases import Case
 from tests.fuzz.sweep import ROOT, Sweep, accelerators, sweep
 from tilewright.compiler import pipeline
@@ -75,3 +78,23 @@ def test_a_refused_network_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None
     assert count(case) == 0
     monkeypatch.setattr(pipeline, "give_to_host", refuse_all)
     assert count(case) == 1
+
+
+def test_a_kernel_that_plan_has_elsewhere_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, target = turned(0, 2, 4, 1, 3), machine("mixed")
+    answers = commands.answer_of
+
+    def elsewhere(command: str, *rest: str) -> Any:
+        found = answers(command, *rest)
+        if command == changed:
+            rows = found["kernels"] if command == "plan" else found["nodes"]
+            place = "engine" if command == "plan" else "place"
+            for row in rows:
+                row[place] = {"host": "accelerator", "accelerator": "host"}[row[place]]
+        return found
+
+    monkeypatch.setattr(commands, "answer_of", elsewhere)
+    for changed in ("plan", "explain"):
+        assert commands.disagreement(case, target).startswith(f"{changed} has ")
+    changed = ""
+    assert commands.disagreement(case, target) == ""
