@@ -9,14 +9,15 @@ RUN := $(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
-.PHONY: fuzz fuzz-ascend fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
+.PHONY: fuzz fuzz-ascend fuzz-cambricon fuzz-hlal suite help demo test test-slow test-exhaustive test-all test-frontends \
   test-oracles test-clang test-cpus durations check docs format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
 	@echo "make test    set up, then run all tests but the slow ones"
 	@echo "make test-all"
-	@echo "             the same, then the slow ones (make test-slow)"
+	@echo "             the same, then the slow ones (make test-slow), then more cases of these"
+	@echo "             (make test-exhaustive)"
 	@echo "make test-frontends"
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make test-oracles"
@@ -72,10 +73,15 @@ test: $(VENV)/.test
 	$(AHEAD) & $(TESTED) --quick --junitxml build/tests/test.xml -m "not slow or smoke"
 
 test-slow: $(VENV)/.test
-	$(AHEAD) & $(TESTED) --junitxml build/tests/slow.xml -m "slow and not smoke"
+	$(AHEAD) & $(TESTED) --junitxml build/tests/slow.xml -m "slow and not smoke and not exhaustive"
+
+# A few cases of each slow test find what breaks it; these are the others.
+test-exhaustive: $(VENV)/.test
+	$(AHEAD) & $(TESTED) --junitxml build/tests/exhaustive.xml -m "exhaustive and not smoke"
 
 test-all: test
 	$(MAKE) test-slow
+	$(MAKE) test-exhaustive
 
 durations: $(VENV)/.test
 	@test -d build/tests || { echo "no test has been run: make test, or make test-all"; exit 1; }

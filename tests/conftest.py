@@ -34,6 +34,9 @@ OPTIMISED = sunway_runner.OPTIMISED
 OPTIMISED_FOR = [Path(__file__).parent / name for name in ("targets/cpu", "end_to_end")]
 """Elsewhere the subject is what accelerators' programs mean, and the C is that of their host."""
 
+SLOW_CASES = 4
+"""Of a test's slow cases, those that the continuous integration runs."""
+
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
@@ -67,18 +70,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test with the mark ``few(count)``, ``count`` cases, spread evenly, stay fast."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """Mark cases of tests that have many.
+
+    Of a test with the mark ``few(count)``, ``count`` cases, spread evenly, stay fast. Of a test's
+    slow cases, ``SLOW_CASES``, or as many as its mark ``slow_cases(count)`` says, stay with ``make
+    test-slow``; the others are exhaustive."""
+    tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for alike in cases.values():
-        mark = alike[0].get_closest_marker("few")
-        count = mark.args[0] if mark else 0
-        fast = {len(alike) * i // count for i in range(count)}
-        for number, item in enumerate(alike):
-            if number not in fast:
-                item.add_marker("slow")
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in tests.values():
+        fast = [item for item in cases if not item.get_closest_marker("slow")]
+        for item in _all_but(fast, _count(fast, "few", len(fast))):
+            item.add_marker("slow")
+        slow = [item for item in cases if item.get_closest_marker("slow")]
+        for item in _all_but(slow, _count(slow, "slow_cases", SLOW_CASES)):
+            item.add_marker("exhaustive")
+
+
+def _count(cases: list[pytest.Item], mark: str, default: int) -> int:
+    found = cases[0].get_closest_marker(mark) if cases else None
+    return found.args[0] if found else default
+
+
+def _all_but(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """The cases without ``count`` of them, which are spread evenly."""
+    kept = {len(cases) * i // count for i in range(min(count, len(cases)))}
+    return [item for i, item in enumerate(cases) if i not in kept]
 
 
 gc.disable()  # All that is made until tests are collected stays: see below.

@@ -218,6 +218,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow_cases(12)
 @pytest.mark.few(8)
 @pytest.mark.parametrize("target", but_fast(TARGETS, [SMALL_NPU]))
 @pytest.mark.parametrize("name", MODELS)

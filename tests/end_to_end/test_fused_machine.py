@@ -19,6 +19,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", but_fast(MODELS, ["lenet5"]))
 def test_networks_move_less_than_without_fusion(name: str, tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_lenet(name: str, tmp_path: Path) -> None:
     assert 0.8 < summary["efficiency"] <= 1
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.parametrize(("model", "name"), dealt(["squeezenet", "resnet18"], list(FILES)))
 def test_networks(model: str, name: str, tmp_path: Path) -> None:
     executable = run_checked(network(model, 32), str(FILES[name]), tmp_path)
@@ -102,6 +103,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow_cases(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_variants(variant: str, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_scales_that_instructions_do_not_carry_go_to_the_host(tmp_path: Path) ->
     assert "instructions carry one" in reasons and "lower-rank" in reasons
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mobilenet_v2", "bert_small"])
 def test_networks(name: str, tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def test_a_network_that_keeps_rows_of_a_halo_gives_the_same_bits(tmp_path: Path)
     compared(model, "zu2", tmp_path)
 
 
+@pytest.mark.slow_cases(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["zu2", "dpu-b4096-isa0"])
 @pytest.mark.parametrize("name", SMALL)
