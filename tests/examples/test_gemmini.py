@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import tilewright
 from benchmarks import models
 from tests.end_to_end.end_to_end_models import network
+from tests.frontends.onnx.loop_models import recurrent
 from tests.targets.generic.c.c_kernels import COMPILERS
 from tests.targets.generic.c.test_c_packages import Network, inputs_of, watched
 from tilewright.cli.main import app
@@ -186,6 +187,20 @@ def test_functions_that_cannot_be(tmp_path: Path) -> None:
     plain = tilewright.compile(small(tmp_path), str(ROOT / "examples/machines/small-npu.toml"))
     with pytest.raises(TilewrightError, match="calls functions of a machine"):
         plain.runner.use_functions(FUNCTIONS)
+
+
+@pytest.mark.slow
+def test_rounds_of_a_recurrent_layer_call_the_driver(tmp_path: Path) -> None:
+    path = tmp_path / "gru.onnx"
+    onnx.save(recurrent("GRU", length=5), path)
+    package = compiled(path, numbers="int8")
+    looped = [row for row in package.manifest.kernels if row.rounds == 5]
+    assert any(row.engine == "accelerator" for row in looped)
+    inputs = inputs_of(package, 0)
+    runner = driven(package)
+    (loop,) = runner.loops.values()
+    assert isinstance(loop.runner, CRunner) and loop.runner.functions == runner.functions
+    assert package.check(inputs, package.run(inputs)).equal
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ class InstructionTarget(WordTarget):
         return (InstructionRunner if parts.machine.c is None else CRunner)(parts, instructions)
 
     def takes_loops(self, machine: Machine) -> bool:
-        """Where programs are words; C functions of a machine do not run one another's rounds."""
-        return machine.c is None
+        """All machines: of one with C functions, the body's C lies in the folder of its loop."""
+        return True
 
     def timer(self, machine: Machine) -> Timer | None:
         """The timing core on the kernel's commands."""

@@ -47,6 +47,8 @@ class CRunner(InstructionRunner):
             raise refuse("option-functions", f"two files are called {twice[0]}", help="rename one")
         self.functions = tuple(files)
         self._library = None
+        for loop in self.loops.values():
+            loop.runner.use_functions(files)
 
     @property
     def library(self) -> ctypes.CDLL:
@@ -80,6 +82,16 @@ class CRunner(InstructionRunner):
 
     def begin(self) -> None:
         """The memories as a run finds them; a user's functions may have no order to choose."""
+        self._start()
+        arenas = (self.arenas[WEIGHTS], self.arenas[ACTIVATIONS], self.parts.image)
+        self._main = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))
+
+    def lose_chip(self) -> None:
+        """Memories on the chip as a run finds them: the functions begin anew."""
+        self._start()
+
+    def _start(self) -> None:
+        """Let the functions begin: on the host, memories on the chip hold a pattern."""
         prefix = c_of(self.parts.machine).prefix
         if not self.functions:
             poison = ctypes.c_ubyte.in_dll(self.library, f"{prefix}_host_poison")
@@ -87,8 +99,6 @@ class CRunner(InstructionRunner):
         start = getattr(self.library, f"{prefix}_host_start", None)
         if start is not None:
             start(ctypes.c_uint(self.order))
-        arenas = (self.arenas[WEIGHTS], self.arenas[ACTIVATIONS], self.parts.image)
-        self._main = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))
 
     def execute(self, kernel: KernelRow) -> None:
         """Call the kernel's function."""
