@@ -13,18 +13,6 @@ def but_fast(values: Iterable[Any], fast: Sequence[Any]) -> list[Any]:
     return [pytest.param(value, marks=[pytest.mark.slow] * (value not in fast)) for value in values]
 
 
-def few(values: Iterable[Any], count: int) -> list[Any]:
-    """The values as parameters, of which ``count``, spread evenly, are fast.
-
-    For many cases of one kind, any of which shows what breaks them all."""
-    values = list(values)
-    fast = {len(values) * i // count for i in range(count)}
-    return [
-        pytest.param(value, marks=[pytest.mark.slow] * (i not in fast))
-        for i, value in enumerate(values)
-    ]
-
-
 def crossed(first: Iterable[Any], second: Iterable[Any], fast: Iterable[Any] = ()) -> list[Any]:
     """All pairs of two lists' values as parameters; fast are as many as it takes for each value of
     ``first`` and each of ``fast`` (all of ``second`` where it is empty) to be in one."""

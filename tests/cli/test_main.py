@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.slow import few
 from tilewright.cli.main import COMMANDS, app, command
 from tilewright.system.choices import target_names
 
@@ -39,7 +38,8 @@ def modules_after(*arguments: str, **environment: str) -> tuple[str, set[str]]:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("name", few(COMMANDS, 5))
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_imports_no_compiler(name: str) -> None:
     said, modules = modules_after(name, "--help")
     assert f"tilewright {name}" in said and "Example:" in said

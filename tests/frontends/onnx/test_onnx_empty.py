@@ -10,7 +10,7 @@ import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 import tilewright
-from tests.slow import but_fast, few
+from tests.slow import but_fast
 from tilewright.errors import TilewrightError
 
 ROOT = Path(__file__).parents[3]
@@ -99,10 +99,11 @@ CASES: dict[str, tuple[list[NodeProto], Shapes, dict[str, np.ndarray]]] = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "target", but_fast(("cpu", "cambricon", "cambricon-x", "shidiannao", SMALL_NPU), ["cpu"])
 )
-@pytest.mark.parametrize("name", few(CASES, 6))
+@pytest.mark.parametrize("name", CASES)
 def test_empty_operands(name: str, target: str, tmp_path: Path) -> None:
     nodes, shapes, constants = CASES[name]
     proto = model(nodes, shapes, constants)

@@ -10,7 +10,6 @@ from tests.network.fusion.random_graphs import (
     random_graph,
     random_pattern,
 )
-from tests.slow import few
 from tilewright.errors import TilewrightError
 from tilewright.network.fusion.graph import DependenceGraph
 from tilewright.network.fusion.matching import embeddings
@@ -22,7 +21,8 @@ def compared(query: str, graph: DependenceGraph) -> int:
     return len(found)
 
 
-@pytest.mark.parametrize("part", few(range(4), 1))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("part", range(4))
 def test_random_graphs(part: int) -> None:
     random, found = Random(part), 0
     for _ in range(250):

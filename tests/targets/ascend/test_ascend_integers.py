@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
-from tests.slow import but_fast, dealt, few
+from tests.slow import but_fast, dealt
 from tests.targets.ascend.ascend_arrays import built, run
 from tests.targets.ascend.operation_networks import compiled
 
@@ -93,7 +93,8 @@ def test_products(
     np.testing.assert_array_equal(network.outputs({"x": x})["y"], np.maximum(expected, 0))
 
 
-@pytest.mark.parametrize("function", few(["Sigmoid", "HardSwish", "Tanh"], 1))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("function", ["Sigmoid", "HardSwish", "Tanh"])
 def test_functions_follow_sums(function: str, tmp_path: Path) -> None:
     """In the product's own kernel, on the halves that its sums become."""
     random = np.random.default_rng(11)

@@ -7,13 +7,13 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.slow import few
 
 import tilewright
 from tilewright.compiler.pipeline import resolve
 
 
-@pytest.mark.parametrize("cores", few([1, 4], 1))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("cores", [1, 4])
 def test_a_timeline_has_the_commands_of_each_kernel(cores: int, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     weight = numpy_helper.from_array(random.normal(0, 0.2, (64, 96)).astype(np.float32), "w")

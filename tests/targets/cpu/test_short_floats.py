@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.slow import crossed, few
+from tests.slow import crossed
 from tests.targets.cpu.built_networks import missing
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
@@ -297,7 +297,8 @@ def test_other_processors(
     near(found, pooled(exact), pooled(sizes), name)
 
 
-@pytest.mark.parametrize("shape", few(CONVOLUTIONS[:2] + CONVOLUTIONS[-2:], 2), ids=str)
+@pytest.mark.few(2)
+@pytest.mark.parametrize("shape", CONVOLUTIONS[:2] + CONVOLUTIONS[-2:], ids=str)
 def test_fixed_point_reads_its_weights(shape: tuple[int, ...], tmp_path: Path) -> None:
     n, ci, h, w, co, kernel, stride, pad, group = shape
     random = np.random.default_rng(shape)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.slow import few
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.codegen.c.compiler import FLAGS
@@ -27,7 +26,8 @@ def constant(m: Maker, array: np.ndarray) -> SSAValue:
     return op.result
 
 
-@pytest.mark.parametrize("shape", few(SHAPES, 1), ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.few(3)
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 @pytest.mark.parametrize(
     ("dtype", "described", "flags"),
     [(np.uint8, PLAIN, FLAGS), (np.uint8, machine(), NATIVE), (np.int8, machine(), NATIVE)],

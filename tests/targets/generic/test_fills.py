@@ -8,7 +8,6 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, lower_case
 from tests.targets.generic.test_real_scales import Integers
 from tests.tile.interpreter import run
@@ -80,8 +79,9 @@ def case_of(name: str, seed: int) -> Case:
     return convolution(seed, depthwise=name == "a field" and seed % 2 == 1)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", FILLING)
-@pytest.mark.parametrize("seed", few(range(6), 2))
+@pytest.mark.parametrize("seed", range(6))
 def test_words_and_tiles_compute_what_the_graph_means(name: str, seed: int) -> None:
     machine, case = FILLING[name], case_of(name, seed)
     chosen = Planner(machine).plan(case.kernel)

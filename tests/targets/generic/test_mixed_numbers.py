@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import erf
-from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, lower_case
 from tests.targets.generic.test_real_scales import Integers
 from tests.tile.interpreter import run
@@ -132,8 +131,9 @@ KINDS = (
 )
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", few(range(3), 1))
+@pytest.mark.parametrize("seed", range(3))
 def test_words_and_tiles_compute_what_the_graph_means(
     kind: Callable[[int], Case], seed: int
 ) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.slow import few
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
 from tests.tile.interpreter import run
 
@@ -171,10 +170,11 @@ def _evaluated(op: Operation, inputs: list[Array]) -> Array:
 
 
 @pytest.mark.few(6)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("element", ELEMENT)
 @pytest.mark.parametrize("file", [FIVE, ONE], ids=["five-buffers", "one-scratchpad"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", few(range(2), 1))
+@pytest.mark.parametrize("seed", range(2))
 def test_words_and_tiles_keep_the_bound(
     kind: Callable[[int, str], Case], file: Path, element: str, seed: int
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.slow import few
 from tests.targets.sunway.expected_transfers import Walk
 from tests.targets.sunway.one_layer import Package, Ran
 from tests.targets.sunway.sunway_networks import NETWORKS, Network
@@ -140,7 +139,8 @@ def test_networks(name: str, values: dict[str, float], tmp_path: Path) -> None:
     assert all(np.array_equal(first[key], again[key]) for key in first)
 
 
-@pytest.mark.parametrize("channels", few([3, 9, 20], 1))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("channels", [3, 9, 20])
 def test_plans_say_what_is_moved_where_tiles_do_not_come_in_eighths(
     channels: int, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.slow import but_fast, few
+from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built, run
 from tests.targets.ascend.element_kernels import broadcast, elementwise
 
@@ -188,7 +188,8 @@ def test_a_million_elements(form: tuple[str, str]) -> None:
 DIVIDED = [name for name, recipe in RECIPES.items() if "vdiv" in {s.name for s in recipe.steps}]
 
 
-@pytest.mark.parametrize("name", few(sorted({*DIVIDED} - {*QUOTIENTS}), 3))
+@pytest.mark.few(3)
+@pytest.mark.parametrize("name", sorted({*DIVIDED} - {*QUOTIENTS}))
 def test_functions_of_a_core_without_division(name: str) -> None:
     """Reciprocals instead, as precise as asked of quotients."""
     for kind in ("float", "half"):

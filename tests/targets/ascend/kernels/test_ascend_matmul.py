@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
-from tests.slow import but_fast, few
+from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built, empty, pack, run, unpack, whole_numbers
 
 from tilewright.errors import TilewrightError
@@ -87,7 +87,8 @@ def test_products_are_exact_in_every_order(name: str) -> None:
         check(of, kernel, order)
 
 
-@pytest.mark.parametrize("rows", few([1, 15, 17, 100], 2))
+@pytest.mark.few(8)
+@pytest.mark.parametrize("rows", [1, 15, 17, 100])
 @pytest.mark.parametrize(("depth", "columns"), [(1, 511), (15, 17), (333, 15), (511, 100)])
 def test_extents_that_no_block_divides(rows: int, depth: int, columns: int) -> None:
     of = Matrices(rows, depth, columns, bias=True)

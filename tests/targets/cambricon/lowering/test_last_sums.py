@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.slow import few
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
@@ -88,10 +87,9 @@ def test_copies_of_biases_are_not_replaced_too_early() -> None:
     np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("maps", [("relu",), ()], ids=str)
-@pytest.mark.parametrize(
-    "deep", few([16, 32, 64, 96], 2)
-)  # on 16 lanes: a pixel has 36 to 216 cycles
+@pytest.mark.parametrize("deep", [16, 32, 64, 96])  # on 16 lanes: a pixel has 36 to 216 cycles
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (1, 4), (3, 1), (7, 2), (1, 1)])
 def test_tiles_of_all_shapes(rows: int, columns: int, deep: int, maps: tuple[str, ...]) -> None:
     """Tiles that are short at the edges, or of one pixel, which is cut off in some."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.slow import but_fast, few
+from tests.slow import but_fast
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, conv_case
 
@@ -73,7 +73,8 @@ FULL = [
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("full", few(FULL, 1), ids=str)
+@pytest.mark.few(1)
+@pytest.mark.parametrize("full", FULL, ids=str)
 @pytest.mark.parametrize("primitive", ["narrow_conv", "slim_conv"])
 def test_temporaries_suffice_where_vsm_is_full(
     full: tuple[int, str, bool, tuple[int, int]], primitive: str

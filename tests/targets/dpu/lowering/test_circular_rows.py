@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.slow import but_fast, few
+from tests.slow import but_fast
 from tests.targets.dpu.lowering.lowered_cases import Lowered, bias, image, lower_case
 from tests.targets.dpu.lowering.lowered_cases import machine_of_averages as averages
 from tests.targets.dpu.lowering.test_lowered_chains import crowded
@@ -133,7 +133,8 @@ def test_rows_that_stay_are_those_that_are_computed_again(name: str, seed: int) 
     assert computed[0] < computed[1]
 
 
-@pytest.mark.parametrize("name", few(CHAINS, 2))
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", CHAINS)
 @pytest.mark.parametrize("columns", but_fast((2, 3, 4), (3,)))
 def test_rows_stay_whatever_the_widths_of_tiles(name: str, columns: int) -> None:
     """Tiles at the borders are narrower: a circular buffer's rows have room for the widest."""
@@ -180,7 +181,8 @@ def points(one: Lowered) -> int:
     return sum(fields["valid_pixel_parallel"] * fields["length"] for fields in computed)
 
 
-@pytest.mark.parametrize("name", few(["conv-depthwise", "conv-conv-pool", "pool-conv"], 1))
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["conv-depthwise", "conv-conv-pool", "pool-conv"])
 def test_what_planning_keeps_moves_as_many_bytes_as_it_says(name: str) -> None:
     case = chain(CHAINS[name], 1, 2, kernel=3)
     machine = crowded(ZU2, 16)  # Whole images fit the others' banks, and have no halos.
