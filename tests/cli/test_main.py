@@ -38,7 +38,6 @@ def modules_after(*arguments: str, **environment: str) -> tuple[str, set[str]]:
 
 
 @pytest.mark.few(3)
-@pytest.mark.few(3)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command_imports_no_compiler(name: str) -> None:
     said, modules = modules_after(name, "--help")

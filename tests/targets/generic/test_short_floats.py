@@ -170,7 +170,6 @@ def _evaluated(op: Operation, inputs: list[Array]) -> Array:
 
 
 @pytest.mark.few(6)
-@pytest.mark.few(6)
 @pytest.mark.parametrize("element", ELEMENT)
 @pytest.mark.parametrize("file", [FIVE, ONE], ids=["five-buffers", "one-scratchpad"])
 @pytest.mark.parametrize("kind", KINDS)

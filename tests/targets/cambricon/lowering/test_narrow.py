@@ -73,7 +73,6 @@ FULL = [
 
 
 @pytest.mark.few(1)
-@pytest.mark.few(1)
 @pytest.mark.parametrize("full", FULL, ids=str)
 @pytest.mark.parametrize("primitive", ["narrow_conv", "slim_conv"])
 def test_temporaries_suffice_where_vsm_is_full(

@@ -39,7 +39,6 @@ def test_kernels_compute_what_the_graph_means(seed: int, folder: Path) -> None:
 
 
 @pytest.mark.few(2)
-@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(9))
 def test_compressed_weights(seed: int, folder: Path) -> None:
     kernel = emitted(sparse_case(seed, (0.02, 0.3, 1.0)[seed // 3]), WIDE)
