@@ -34,7 +34,7 @@ OPTIMISED = sunway_runner.OPTIMISED
 OPTIMISED_FOR = [Path(__file__).parent / name for name in ("targets/cpu", "end_to_end")]
 """Elsewhere the subject is what accelerators' programs mean, and the C is that of their host."""
 
-SLOW_CASES = 4
+SLOW_CASES = 2
 """Of a test's slow cases, those that the continuous integration runs."""
 
 settings.register_profile("repeatable", derandomize=True)

@@ -29,6 +29,7 @@ def test_pooled_means_are_weighted_as_the_paper_weights_them() -> None:
         assert found[key] == pytest.approx(figure, abs=0.006)
 
 
+@pytest.mark.slow_cases(0)
 @pytest.mark.slow
 def test_alexnet_beats_the_baseline_as_the_paper_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the tables name the open parameters."""

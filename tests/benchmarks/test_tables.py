@@ -249,6 +249,7 @@ def test_alone_runs_in_a_process_on_few_cores() -> None:
         assert len(measuring.alone(1, os.sched_getaffinity, 0)) == 1
 
 
+@pytest.mark.slow_cases(0)
 @pytest.mark.usefixtures("small")
 @pytest.mark.slow
 def test_simulation_counts_cycles_of_whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ SMALL = {
 """Parts of the page's networks, with layers of every kind."""
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "machine"),

@@ -99,7 +99,7 @@ def test_rounds_of_a_body_give_what_the_model_says(case: tuple[str, str], tmp_pa
     ]
 
 
-@pytest.mark.slow_cases(2)
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [NPU, SYSTOLIC, "cambricon-x", "zu2", "ascend310"])
 def test_a_loop_and_its_rounds_in_line_mean_the_same(target: str, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_plan_counts_what_a_run_takes(target: str, tmp_path: Path) -> None:
     assert sum(timed) == pytest.approx(made.profile.cycles, rel=0.1)
 
 
-@pytest.mark.slow_cases(2)
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", MACHINES)
 def test_a_keyword_spotter_is_tens_of_kernels(target: str, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ NETWORKS = dict(zip(CONFIGURATIONS, (LENET, CIFAR, LENET), strict=True))
 """Of each size."""
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("size", NETWORKS, ids=lambda size: size.name)
 def test_networks_run_as_loops(size: Configuration, tmp_path: Path) -> None:

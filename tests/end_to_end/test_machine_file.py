@@ -105,7 +105,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.slow_cases(3)
+@pytest.mark.slow_cases(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_variants(variant: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("target", ["cambricon-x", "cpu"])

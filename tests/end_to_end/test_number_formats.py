@@ -65,6 +65,7 @@ def distance(model: ModelProto, inputs: Arrays, outputs: Arrays) -> float:
     return max(found)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_networks_in_float16(name: str, tmp_path: Path) -> None:
@@ -118,6 +119,7 @@ def accelerator_agrees(executable: Executable, inputs: Arrays) -> int:
     return len(kernels)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_networks_in_int8_by_calibration(name: str, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ GRAPHS = 200
 PARTS = 4
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_engines_agree_on_random_graphs(part: int, tmp_path: Path) -> None:

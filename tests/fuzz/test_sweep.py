@@ -47,7 +47,7 @@ def told(swept: Sweep) -> str:
     return "\n".join(f"{case}: {verdict}" for case, verdict in swept.failures)
 
 
-@pytest.mark.slow_cases(6)
+@pytest.mark.slow_cases(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(accelerators())))
 def test_random_networks_are_right_or_on_the_host(number: int) -> None:

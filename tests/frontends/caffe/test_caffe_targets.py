@@ -62,6 +62,7 @@ def fcn(folder):
     return folder / "fcn.prototxt"
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["zu2", "dpu-b512", "cpu"])
 def test_deconvolutions_run_on_the_core(target, tmp_path):

@@ -74,6 +74,7 @@ def test_small_networks(name):
     check_network(name)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["alexnet", "googlenet", "resnet34", "resnet50", "inception_v2", "densenet121"]
@@ -82,12 +83,14 @@ def test_large_networks(name):
     check_network(name)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert_base", "vit_b16", "vit_small", "gpt2_step"])
 def test_transformers(name):
     check_network(name)
 
 
+@pytest.mark.slow_cases(0)
 @pytest.mark.slow
 def test_vgg16_has_the_shape_of_vgg16():
     _, model = models.build("vgg16")

@@ -262,7 +262,7 @@ def attention(path: Path, heads: int, rows: int, size: int, *, masked: bool) -> 
 STEPS = {"scores", "scale", "mask", "softmax", "mixed"}
 
 
-@pytest.mark.slow_cases(2)
+@pytest.mark.slow_cases(1)
 @pytest.mark.parametrize("about", but_fast(ATTENTIONS, []))
 def test_attention_is_one_kernel_that_takes_less(
     about: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -133,6 +133,7 @@ def test_normalised_sums(offset: float, tmp_path: Path) -> None:
     np.testing.assert_allclose(ours, theirs, atol=5e-2 if offset else 2e-5)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["squeezenet", "mobilenet_v2", "resnet50"])
 def test_known_networks(name: str, tmp_path: Path) -> None:

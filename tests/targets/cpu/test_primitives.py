@@ -37,6 +37,7 @@ def results(request: pytest.FixtureRequest) -> tuple[dict[str, Array], dict[str,
     )
 
 
+@pytest.mark.slow_cases(6)
 @pytest.mark.few(11)
 @pytest.mark.parametrize("case", CASES)
 def test_primitive_computes_what_the_graph_means(

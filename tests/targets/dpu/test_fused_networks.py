@@ -158,7 +158,7 @@ def test_a_network_that_keeps_rows_of_a_halo_gives_the_same_bits(tmp_path: Path)
     compared(model, "zu2", tmp_path)
 
 
-@pytest.mark.slow_cases(2)
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["zu2", "dpu-b4096-isa0"])
 @pytest.mark.parametrize("name", SMALL)
@@ -166,12 +166,14 @@ def test_fused_networks_of_all_kinds(name: str, target: str, tmp_path: Path) -> 
     compared(SMALL[name](), target, tmp_path)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["zu2", "dpu-b512"])
 def test_a_segmentation_network_runs_on_the_core_alone(target: str, tmp_path: Path) -> None:
     compared(segmentation(), target, tmp_path, alone=True)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_fused_networks_of_the_benchmarks(name: str, tmp_path: Path) -> None:

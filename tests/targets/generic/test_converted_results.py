@@ -93,6 +93,7 @@ def test_eight_bits() -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("element", but_fast(["float16", "bfloat16"], ["float16"]))
 @pytest.mark.parametrize("overflow", but_fast(["infinity", "saturate"], ["saturate"]))

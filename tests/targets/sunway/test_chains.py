@@ -53,6 +53,7 @@ CHAINS: Mapping[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.parametrize("name", but_fast(CHAINS, []))
 def test_a_chain_is_one_kernel_that_moves_less(name: str, tmp_path: Path) -> None:
     model = CHAINS[name](tmp_path)

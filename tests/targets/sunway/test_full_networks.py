@@ -51,6 +51,7 @@ WHOLE = ("alexnet", "resnet50", "mobilenet")
 """On images of full size."""
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "planner"),

@@ -122,6 +122,7 @@ def test_all_that_touches_one_place_is_ordered(programs) -> None:
         assert check_program(ZU2, program).race_free, name
 
 
+@pytest.mark.slow_cases(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("most", but_fast([3, 25], [3]))
 def test_without_a_token_or_with_it_too_early_there_is_a_race(most: int, programs) -> None:
