@@ -13,7 +13,7 @@ import tilewright
 from tests.end_to_end.end_to_end_models import LENET, ROOT, image
 from tilewright.runtime import Executable
 from tilewright.targets.cambricon.hlal.assemble import assemble
-from tilewright.targets.cambricon.hlal.items import Sizes
+from tilewright.targets.cambricon.hlal.rules import Sizes
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, Configuration
 
 CIFAR = ROOT / "examples" / "caffe" / "cifar10_quick.prototxt"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.errors import TilewrightError
 from tilewright.targets.cambricon.hlal.assemble import Program, assemble
 from tilewright.targets.cambricon.hlal.builtin import library_texts
-from tilewright.targets.cambricon.hlal.items import Sizes
+from tilewright.targets.cambricon.hlal.rules import Sizes
 from tilewright.targets.cambricon.statements import disassemble, to_text
 
 SIZES = Sizes(vsm_bytes=64 << 10, msm_bytes=768 << 10, lanes=32)

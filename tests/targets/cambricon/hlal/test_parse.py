@@ -21,8 +21,8 @@ def test_statements_end_with_lines_or_semicolons_and_lists_go_on_after_commas() 
     nodes = parse(".code\nsmove $R1, #1; smove $R2,\n  ;; the second\n  #0x10 ;; a remark\n")
     assert [type(node) for node in nodes] == [syntax.Section, syntax.Atomic, syntax.Atomic]
     second = nodes[2]
-    assert isinstance(second, syntax.Atomic) and isinstance(second.operands[1], syntax.Immediate)
-    assert second.operands[1].value.value == 16  # type: ignore[union-attr]
+    assert isinstance(second, syntax.Atomic) and isinstance(second.operands[1], syntax.Number)
+    assert second.operands[1].value == 16
     assert (second.at.line, second.at.column, second.at.text) == (2, 16, "smove")
 
 

@@ -16,20 +16,13 @@ from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.builtin import define, library
 from tilewright.targets.cambricon.hlal.declare import DataSegment
 from tilewright.targets.cambricon.hlal.expand import expand
-from tilewright.targets.cambricon.hlal.items import (
-    Instruction,
-    Item,
-    LabelMark,
-    LabelUse,
-    Sizes,
-)
 from tilewright.targets.cambricon.hlal.parse import parse
+from tilewright.targets.cambricon.hlal.rules import Sizes
 from tilewright.targets.cambricon.hlal.syntax import Node, Place
-from tilewright.targets.cambricon.hlal.values import Address, Scope
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, BY_OPCODE, Immediate, Register, encode
+from tilewright.targets.cambricon.hlal.values import Scope
+from tilewright.targets.cambricon.isa import BY_OPCODE
 from tilewright.targets.cambricon.statements import (
     MAX_PROBLEMS,
-    Label,
     Statement,
     Words,
     assemble_statements,
@@ -115,82 +108,16 @@ def assemble(
                 raise _misplaced(node, "belongs into .code")
         except TilewrightError as error:
             problems += error.problems
-    expansion = expand(code, definitions, data, sizes, barriers=barriers)
-    problems += expansion.problems
+    expanded = expand(code, definitions, data, sizes, base=base, barriers=barriers)
+    problems += expanded.problems
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
-    statements, places, relocations = _statements(expansion.items, base)
-    words = assemble_statements(statements, name)
+    words = assemble_statements(expanded.statements, name)
     return Program(
-        name, tuple(statements), words, base, data, tuple(relocations), tuple(places),
-        expansion.most_vsm, expansion.most_msm,
+        name, tuple(expanded.statements), words, base, data, tuple(expanded.relocations),
+        tuple(expanded.places), expanded.most_vsm, expanded.most_msm,
     )  # fmt: skip
 
 
 def _misplaced(node: Node, reason: str) -> TilewrightError:
     return TilewrightError(Problem("hlal-section", f"{node.at.text!r} {reason}", str(node.at)))
-
-
-def _statements(
-    items: list[Item], base: int
-) -> tuple[list[Statement], list[tuple[Place, ...]], list[int]]:
-    """Statements with labels and lines, the places of their words, and what is relocated."""
-    statements: list[Statement] = []
-    places: list[tuple[Place, ...]] = []
-    relocations: list[int] = []
-    problems: list[Problem] = []
-    for item in items:
-        if isinstance(item, LabelMark):
-            statements.append(Statement(label=item.name))
-            continue
-        try:
-            statement = _statement(item, base)
-        except TilewrightError as error:
-            problems += [_placed(problem, item.places) for problem in error.problems]
-            if len(problems) >= MAX_PROBLEMS:
-                break
-            continue
-        if any(isinstance(operand, Address) for operand in item.operands):
-            relocations.append(len(places))
-        statements.append(statement)
-        places.append(item.places)
-    if problems:
-        raise TilewrightError(problems)
-    return statements, places, relocations
-
-
-def _placed(problem: Problem, places: tuple[Place, ...]) -> Problem:
-    at, *calls = places
-    where = str(at) + "".join(f" from {place}" for place in calls)
-    return Problem(problem.code, f"{at.text!r}: {problem.reason}", where, problem.help)
-
-
-def _statement(item: Instruction, base: int) -> Statement:
-    known = BY_MNEMONIC[item.mnemonic]
-    parts: list[Register | Immediate | Label] = []
-    for operand in item.operands:
-        if isinstance(operand, Register):
-            parts.append(operand)
-        elif isinstance(operand, LabelUse):
-            parts.append(Label(operand.name))
-        elif isinstance(operand, Address):
-            parts.append(Immediate(operand.offset + base))
-        else:
-            parts.append(Immediate(operand))
-    if item.mnemonic == "CB" and len(parts) == 2 and isinstance(parts[1], Register):
-        if not isinstance(parts[0], Register):
-            parts.reverse()  # listing 4.2 writes CB label, $R
-    elif len(parts) == 2 and len(known.operands) == 3 and known.operands[2].kind == "either":
-        parts.insert(0, parts[0])  # listing 4.2 writes ssub $R4, #1
-    modifiers: dict[str, int] = {}
-    for name, value in item.modifiers:
-        modifier = known.by_name.get(name)
-        if modifier is not None and not modifier.is_flag and value is None:
-            raise TilewrightError(Problem("isa-modifier", f"{name} needs a value: {name}=1"))
-        if name in modifiers:
-            raise TilewrightError(Problem("isa-modifier", f"{name} is given twice"))
-        modifiers[name] = 1 if value is None else value
-    trial = [Immediate(0) if isinstance(part, Label) else part for part in parts]
-    encode(item.mnemonic, trial, modifiers)
-    line = item.places[-1].line if item.places else None
-    return Statement(item.mnemonic, tuple(parts), modifiers, line=line)

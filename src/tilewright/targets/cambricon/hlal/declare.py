@@ -127,18 +127,17 @@ def declare(node: syntax.Data, scope: Scope, writable: bool) -> SegmentedArray:
     for item in node.items:
         if isinstance(item, syntax.RegisterName):
             raise problem(item.at, "is a register, and data need constants", code="hlal-data")
-        expression = item.value
-        word = expression.name if isinstance(expression, syntax.Reference) else ""
+        word = item.name if isinstance(item, syntax.Reference) else ""
         if (layout := _layout(node.kind, word)) is not None:
             order = layout
         elif word in ("fix16", "fix32"):
             element_bytes = int(word[3:]) // 8
         elif re.fullmatch(r"Q\d{1,2}", word):
             fraction = int(word[1:])
-        elif isinstance(expression, syntax.Operation) and expression.name == "Q":
-            fraction = whole(expression.operands[0], scope)
+        elif isinstance(item, syntax.Operation) and item.name == "Q":
+            fraction = whole(item.operands[0], scope)
         else:
-            numbers.append((whole(expression, scope), item.at))
+            numbers.append((whole(item, scope), item.at))
     return SegmentedArray(
         node.name, node.kind, _axes(node, numbers), order, element_bytes,
         _checked_fraction(fraction, node.at), writable,
@@ -150,7 +149,7 @@ def scalar_value(node: syntax.Scalar, scope: Scope) -> int:
     assert node.value is not None
     if isinstance(node.value, syntax.RegisterName):
         raise problem(node.value.at, "is a register, and a constant is needed")
-    value = evaluate(node.value.value, scope)
+    value = evaluate(node.value, scope)
     if isinstance(value, Address):
         raise problem(node.value.at, "is an address, and a number is needed")
     number = round(value * 2**DEFAULT_FRACTION) if isinstance(value, float) else value

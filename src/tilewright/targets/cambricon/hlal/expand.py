@@ -9,24 +9,16 @@ a macro that a block defines for itself knows the names of the block.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.memory import align_up
 from tilewright.targets.cambricon.formats import REGISTERS
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
-from tilewright.targets.cambricon.hlal.items import (
-    Instruction,
-    Item,
-    LabelMark,
-    LabelUse,
-    OperandValue,
-    Sizes,
-    allowed_in,
-)
+from tilewright.targets.cambricon.hlal.rules import Sizes, allowed_in
 from tilewright.targets.cambricon.hlal.segments import SegmentedArray
 from tilewright.targets.cambricon.hlal.syntax import Node, Operand, Place
 from tilewright.targets.cambricon.hlal.values import (
@@ -40,8 +32,8 @@ from tilewright.targets.cambricon.hlal.values import (
     problem,
     whole,
 )
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
-from tilewright.targets.cambricon.statements import MAX_PROBLEMS
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Immediate, Register, encode
+from tilewright.targets.cambricon.statements import MAX_PROBLEMS, Label, Part, Statement
 
 MAX_DEPTH = 64
 """Calls within calls."""
@@ -65,7 +57,11 @@ class Definitions:
 class Expansion:
     """The statements of a program after preprocessing, and what they take."""
 
-    items: list[Item] = field(default_factory=list[Item])
+    statements: list[Statement] = field(default_factory=list[Statement])
+    places: list[tuple[Place, ...]] = field(default_factory=list[tuple[Place, ...]])
+    """Of every instruction: its own line, then the calls that led to it."""
+    relocations: list[int] = field(default_factory=list[int])
+    """Instructions that have an address in main memory."""
     most_vsm: int = 0
     most_msm: int = 0
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -91,11 +87,13 @@ def expand(
     data: DataSegment,
     sizes: Sizes,
     *,
+    base: int,
     barriers: bool,
 ) -> Expansion:
     """The statements of ``code``; what is wrong is in ``problems``, up to ``MAX_PROBLEMS``.
 
-    Without ``barriers`` no instruction is made of ``@barrier``.
+    Data begin at ``base`` in main memory. Without ``barriers`` no instruction is made of
+    ``@barrier``.
     """
     code = list(code)
     used: set[int] = set()
@@ -105,7 +103,7 @@ def expand(
     for block in definitions.blocks.values():
         _registers_of(block.body, used)
     pool = [n for n in range(63, -1, -1) if n not in used]
-    walker = _Expander(definitions, data, sizes, pool, barriers)
+    walker = _Expander(definitions, data, sizes, pool, base, barriers)
     frame = _Frame(Scope(outer=data.scope), {}, ())
     walker.labels(code, frame)
     walker.body(code, frame)
@@ -120,6 +118,7 @@ class _Expander:
         data: DataSegment,
         sizes: Sizes,
         pool: list[int],
+        base: int,
         barriers: bool,
     ) -> None:
         self.definitions = definitions
@@ -130,9 +129,12 @@ class _Expander:
         self.instances = 0
         self.placed: set[str] = set()
         self.names: set[str] = set()
+        self.branches: list[tuple[str, Place]] = []
+        """Labels that are branched to, and where."""
+        self.base = base
         self.barriers = barriers
-        self.last = Instruction("VMOVE", (), (Register(0),) * 3, ())
-        """The last instruction that may wait for those before it."""
+        self.last = Statement("VMOVE", (Register(0),) * 3), False
+        """The last instruction that may wait for those before it; whether it has an address."""
 
     # Labels
 
@@ -151,12 +153,9 @@ class _Expander:
 
     def check_labels(self) -> None:
         """Every label that is branched to stands somewhere."""
-        for item in self.expansion.items:
-            if not isinstance(item, Instruction):
-                continue
-            for operand in item.operands:
-                if isinstance(operand, LabelUse) and operand.name not in self.placed:
-                    self._note(problem(operand.at, "is a label that stands nowhere"), ())
+        for name, at in self.branches:
+            if name not in self.placed:
+                self._note(problem(at, "is a label that stands nowhere"), ())
 
     # Statements
 
@@ -175,9 +174,7 @@ class _Expander:
     def _note(self, error: TilewrightError, calls: tuple[Place, ...]) -> None:
         """Keep a refusal, with the line of the program that led to it."""
         for refusal in error.problems:
-            where = refusal.where
-            if calls:
-                where += "".join(f" from {place}" for place in calls)
+            where = refusal.where + "".join(f" from {place}" for place in calls)
             self.expansion.problems.append(
                 Problem(refusal.code, refusal.reason, where, refusal.help)
             )
@@ -232,14 +229,15 @@ class _Expander:
         if unique in self.placed:
             raise problem(node.at, "is a label that stands twice", code="hlal-name")
         self.placed.add(unique)
-        self.expansion.items.append(LabelMark(unique))
+        self.expansion.statements.append(Statement(label=unique))
 
     def _barrier(self, places: tuple[Place, ...]) -> None:
         """The last instruction again, with the modifier that makes it wait: a scalar one does not
         wait in the queue."""
+        last, addressed = self.last
         if self.barriers:
-            modifiers = (*self.last.modifiers, ("barrier", None))
-            self.expansion.items.append(replace(self.last, modifiers=modifiers, places=places))
+            modifiers = {**last.modifiers, "barrier": 1}
+            self._append(last.mnemonic, last.operands, modifiers, addressed, places)
 
     def _array(self, node: syntax.Array, frame: _Frame) -> None:
         if frame.kinds:
@@ -314,15 +312,14 @@ class _Expander:
     def _argument(self, operand: Operand, frame: _Frame) -> Value:
         if isinstance(operand, syntax.RegisterName):
             return _register(operand, frame.scope)
-        expression = operand.value
-        if isinstance(expression, syntax.Reference) and expression.field is None:
-            value = frame.scope.find(expression.name)
+        if isinstance(operand, syntax.Reference) and operand.field is None:
+            value = frame.scope.find(operand.name)
             if value is not None:
                 return value
-            macro = self.definitions.macros.get(expression.name)
+            macro = self.definitions.macros.get(operand.name)
             if macro is not None:
                 return LocalMacro(macro, self.data.scope)
-        return evaluate(expression, frame.scope)
+        return evaluate(operand, frame.scope)
 
     def _atomic(self, node: syntax.Atomic, frame: _Frame) -> None:
         mnemonic = node.mnemonic.upper()
@@ -332,37 +329,79 @@ class _Expander:
         for kind in frame.kinds:
             if reason := allowed_in(mnemonic, kind):
                 raise problem(node.at, reason, code="hlal-macro")
-        modifiers = tuple(
-            (key.lower(), None if value is None else whole(value, frame.scope))
-            for key, value in node.modifiers
-        )
-        operands = tuple(self._operand(operand, mnemonic, frame) for operand in node.operands)
-        instruction = Instruction(mnemonic, modifiers, operands, (node.at, *frame.calls))
-        self.expansion.items.append(instruction)
-        if "barrier" in BY_MNEMONIC[mnemonic].by_name:
-            self.last = instruction
-        if len(self.expansion.items) > MAX_STATEMENTS:
+        instruction = BY_MNEMONIC[mnemonic]
+        modifiers: dict[str, int] = {}
+        for name, value in node.modifiers:
+            key, modifier = name.lower(), instruction.by_name.get(name.lower())
+            if modifier is not None and not modifier.is_flag and value is None:
+                raise _wrong(node, "isa-modifier", f"{key} needs a value: {key}=1")
+            if key in modifiers:
+                raise _wrong(node, "isa-modifier", f"{key} is given twice")
+            modifiers[key] = 1 if value is None else whole(value, frame.scope)
+        operands = [self._operand(operand, mnemonic, frame) for operand in node.operands]
+        addressed = any(isinstance(operand, Address) for operand in operands)
+        parts = [
+            Immediate(part.offset + self.base) if isinstance(part, Address) else part
+            for part in operands
+        ]
+        if mnemonic == "CB" and len(parts) == 2 and isinstance(parts[1], Register):
+            if not isinstance(parts[0], Register):
+                parts.reverse()  # listing 4.2 writes CB label, $R
+        elif len(parts) == 2 and [o.kind for o in instruction.operands[2:]] == ["either"]:
+            parts.insert(0, parts[0])  # listing 4.2 writes ssub $R4, #1
+        trial = [Immediate(0) if isinstance(part, Label) else part for part in parts]
+        try:
+            encode(mnemonic, trial, modifiers)
+        except TilewrightError as error:
+            (found,) = error.problems
+            raise _wrong(node, found.code, found.reason, found.help) from None
+        places = (node.at, *frame.calls)
+        statement = self._append(mnemonic, tuple(parts), modifiers, addressed, places)
+        if "barrier" in instruction.by_name:
+            self.last = statement, addressed
+        if len(self.expansion.statements) > MAX_STATEMENTS:
             raise problem(node.at, f"is past {MAX_STATEMENTS} statements", code="hlal-size")
 
-    def _operand(self, operand: Operand, mnemonic: str, frame: _Frame) -> OperandValue:
+    def _append(
+        self,
+        mnemonic: str,
+        operands: tuple[Part, ...],
+        modifiers: dict[str, int],
+        addressed: bool,
+        places: tuple[Place, ...],
+    ) -> Statement:
+        """Append an instruction; one with an address in main memory is relocated."""
+        statement = Statement(mnemonic, operands, modifiers, line=places[-1].line)
+        if addressed:
+            self.expansion.relocations.append(len(self.expansion.places))
+        self.expansion.statements.append(statement)
+        self.expansion.places.append(places)
+        return statement
+
+    def _operand(self, operand: Operand, mnemonic: str, frame: _Frame) -> Part | Address:
         if isinstance(operand, syntax.RegisterName):
             return _register(operand, frame.scope)
-        expression = operand.value
-        if isinstance(expression, syntax.Reference) and expression.field is None:
-            if mnemonic in ("J", "CB") and expression.name in frame.labels:
-                return LabelUse(frame.labels[expression.name], operand.at)
-            target = frame.scope.find(expression.name)
+        if isinstance(operand, syntax.Reference) and operand.field is None:
+            if mnemonic in ("J", "CB") and operand.name in frame.labels:
+                self.branches.append((frame.labels[operand.name], operand.at))
+                return Label(frame.labels[operand.name])
+            target = frame.scope.find(operand.name)
             if isinstance(target, Register):
                 return target
             if target is None and mnemonic in ("J", "CB"):
                 raise problem(operand.at, "is a label that stands nowhere", code="hlal-name")
-        value = evaluate(expression, frame.scope)
+        value = evaluate(operand, frame.scope)
         if isinstance(value, float):
             raise problem(operand.at, f"is {value}, and an integer is needed", "fixed(x, bits)")
         number = value.offset if isinstance(value, Address) else value
         if not -(1 << 31) <= number < 1 << 31:
             raise problem(operand.at, f"is {number}, which does not fit 32 bits")
-        return value
+        return value if isinstance(value, Address) else Immediate(value)
+
+
+def _wrong(node: syntax.Atomic, code: str, reason: str, help: str = "") -> TilewrightError:
+    """The refusal of what no instruction is."""
+    return refuse(code, f"{node.at.text!r}: {reason}", str(node.at), help)
 
 
 def _register(operand: syntax.RegisterName, scope: Scope) -> Register:

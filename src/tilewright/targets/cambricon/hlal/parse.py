@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeAlias, TypeVar, cast
+from itertools import chain
+from typing import TypeAlias
 
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
+from lark import Lark, Token, Tree, v_args
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, VisitError
+from lark.visitors import Transformer_NonRecursive
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.cambricon.hlal import syntax
-from tilewright.targets.cambricon.hlal.syntax import Expression, Node, Operand, Place
+from tilewright.targets.cambricon.hlal.syntax import Expression, Node, Operand, Parameter, Place
 from tilewright.targets.cambricon.statements import MAX_PROBLEMS
 
 MAX_TEXT = 1 << 24
 """Characters of a source text."""
 
-MAX_NESTING = 100
-"""Depth of parentheses, conditions and blocks within one another."""
+MAX_NESTING = 200
+"""Levels of the syntax tree; a condition in another one is three levels deeper."""
 
 _Tree: TypeAlias = "Tree[Token]"
-_T = TypeVar("_T")
 
 
 @cache
@@ -55,7 +55,7 @@ def parse(text: str, name: str = "program") -> tuple[Node, ...]:
             continue
         if problems:
             raise TilewrightError(problems)
-        return _Builder(name).body(tree)
+        return _built(tree, name)
 
 
 _STRUCTURE = ("def_block", "Macro", "mend", "{", "}", "(", ")", "@if", "@else", "@end")
@@ -81,181 +81,132 @@ def _syntax(error: UnexpectedInput, lines: list[str], name: str) -> tuple[Proble
     ), line
 
 
-class _Builder:
-    """Turns lark's trees into the syntax tree; a method a rule."""
+def _built(tree: _Tree, name: str) -> tuple[Node, ...]:
+    """The statements of a text as nodes of the syntax tree."""
+    depth, level = 0, [tree]
+    while level:
+        depth += 1
+        level = [child for node in level for child in node.children if isinstance(child, Tree)]
+    if depth > MAX_NESTING:
+        raise refuse("hlal-size", f"statements lie more than {MAX_NESTING} levels deep", name)
+    try:
+        return _Builder(name).transform(tree)
+    except VisitError as error:
+        raise error.orig_exc from None
+
+
+@v_args(inline=True)
+class _Builder(Transformer_NonRecursive[Token, tuple[Node, ...]]):
+    """Turns lark's trees into the syntax tree, from the leaves on; a method a rule."""
 
     def __init__(self, file: str) -> None:
+        super().__init__()
         self.file = file
-        self.depth = 0
 
-    def place(self, node: _Tree | Token) -> Place:
-        if isinstance(node, Token):
-            return Place(self.file, node.line or 0, node.column or 0, str(node)[:80])
-        return self.place(_first(node))
+    def at(self, token: Token) -> Place:
+        return Place(self.file, token.line or 0, token.column or 0, str(token)[:80])
 
-    def body(self, tree: _Tree) -> tuple[Node, ...]:
-        if tree.data == "start":
-            tree = cast(_Tree, tree.children[0])
-        self.depth += 1
-        if self.depth > MAX_NESTING:
-            raise refuse("hlal-size", f"blocks lie more than {MAX_NESTING} deep", self.file)
-        nodes: list[Node] = []
-        for line in tree.children:
-            for child in cast(_Tree, line).children:
-                node = cast(_Tree, child)
-                build = cast("Callable[[_Tree], Node]", getattr(self, f"_{node.data}"))
-                nodes.append(build(node))
-        self.depth -= 1
-        return tuple(nodes)
+    def start(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        return body
 
-    def _section(self, tree: _Tree) -> Node:
-        (name,) = _tokens(tree)
-        return syntax.Section(str(name)[1:], self.place(name))
+    def body(self, *lines: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(chain.from_iterable(lines))
 
-    def _label(self, tree: _Tree) -> Node:
-        (name,) = _tokens(tree)
-        return syntax.Label(str(name), self.place(name))
+    def line(self, *nodes: Node) -> tuple[Node, ...]:
+        return nodes
 
-    def _data(self, tree: _Tree) -> Node:
-        kind, name = _tokens(tree)
-        return syntax.Data(str(kind)[1:], str(name), self.operands(tree), self.place(name))
+    def section(self, name: Token) -> Node:
+        return syntax.Section(name[1:], self.at(name))
 
-    def _scalar(self, tree: _Tree) -> Node:
-        kind, name = _tokens(tree)
-        value = next(iter(self.operands(tree)), None)
-        return syntax.Scalar(str(kind)[1:], str(name), value, self.place(name))
+    def label(self, name: Token) -> Node:
+        return syntax.Label(str(name), self.at(name))
 
-    def _array(self, tree: _Tree) -> Node:
-        kind, element, name = _tokens(tree)
-        size = self.expression(tree.children[3])
-        return syntax.Array(str(kind), str(element), str(name), size, self.place(name))
+    def data(self, kind: Token, name: Token, *items: Operand) -> Node:
+        return syntax.Data(kind[1:], str(name), items, self.at(name))
 
-    def _registers(self, tree: _Tree) -> Node:
-        names = tuple(syntax.RegisterName(str(t)[1:], self.place(t)) for t in _tokens(tree))
-        return syntax.Registers(names, names[0].at)
+    def scalar(self, kind: Token, name: Token, value: Operand | None = None) -> Node:
+        return syntax.Scalar(kind[1:], str(name), value, self.at(name))
 
-    def _let(self, tree: _Tree) -> Node:
-        _, name = _tokens(tree)
-        return syntax.Let(str(name), self.expression(tree.children[2]), self.place(name))
+    def array(self, kind: Token, element: Token, name: Token, size: Expression) -> Node:
+        return syntax.Array(str(kind), str(element), str(name), size, self.at(name))
 
-    def _table(self, tree: _Tree) -> Node:
-        _, name, function, *_ = _tokens(tree)
-        numbers = tuple(self.expression(child) for child in tree.children[3:])
-        return syntax.Table(str(name), str(function), numbers, self.place(name))
+    def registers(self, *names: Token) -> Node:
+        registers = tuple(syntax.RegisterName(name[1:], self.at(name)) for name in names)
+        return syntax.Registers(registers, registers[0].at)
 
-    def _condition(self, tree: _Tree) -> Node:
-        word, value, then, otherwise = cast("list[Any]", tree.children)
-        return syntax.Condition(
-            self.expression(value),
-            self.body(then),
-            self.body(otherwise) if otherwise is not None else (),
-            self.place(word),
-        )
+    def let(self, _: Token, name: Token, value: Expression) -> Node:
+        return syntax.Let(str(name), value, self.at(name))
 
-    def _assertion(self, tree: _Tree) -> Node:
-        word, value, reason = tree.children
-        text = str(reason)[1:-1]
-        return syntax.Assertion(self.expression(value), text, self.place(cast(Token, word)))
+    def table(self, _: Token, name: Token, function: Token, *numbers: Expression) -> Node:
+        return syntax.Table(str(name), str(function), numbers, self.at(name))
 
-    def _barrier(self, tree: _Tree) -> Node:
-        return syntax.Barrier(self.place(tree))
+    def condition(
+        self,
+        word: Token,
+        value: Expression,
+        then: tuple[Node, ...],
+        otherwise: tuple[Node, ...] | None,
+    ) -> Node:
+        return syntax.Condition(value, then, otherwise or (), self.at(word))
 
-    def _invoke(self, tree: _Tree) -> Node:
-        (name,) = _tokens(tree)
-        return syntax.Invoke(str(name)[1:], self.operands(tree), self.place(name))
+    def assertion(self, word: Token, value: Expression, reason: Token) -> Node:
+        return syntax.Assertion(value, reason[1:-1], self.at(word))
 
-    def _atomic(self, tree: _Tree) -> Node:
-        (name,) = _tokens(tree)
-        modifiers: list[tuple[str, Expression | None]] = []
-        for node in _subtrees(tree, "modifier"):
-            key, *value = node.children
-            expression = value[0] if value else None
-            modifiers.append(
-                (str(key), None if expression is None else self.expression(expression))
-            )
-        operands = self.operands(tree)
-        return syntax.Atomic(str(name), tuple(modifiers), operands, self.place(name))
+    def barrier(self, word: Token) -> Node:
+        return syntax.Barrier(self.at(word))
 
-    def _macro(self, tree: _Tree) -> Node:
-        kind, name, *parameters = _tokens(tree)
-        body = self.body(next(_subtrees(tree, "body")))
-        short = str(kind)[1:].partition("-")[0]
-        names = tuple(str(parameter) for parameter in parameters)
-        return syntax.Macro(short, str(name), names, body, self.place(name))
+    def invoke(self, name: Token, *arguments: Operand) -> Node:
+        return syntax.Invoke(name[1:], arguments, self.at(name))
 
-    def _block(self, tree: _Tree) -> Node:
-        (name,) = _tokens(tree)
-        parameters: list[syntax.Parameter] = []
-        for node in tree.children:
-            if not isinstance(node, Tree) or not node.data.endswith("_parameter"):
-                continue
-            tokens = _tokens(node)
-            kind = str(tokens[0])[1:] if len(tokens) == 2 else node.data.removesuffix("_parameter")
-            parameters.append(syntax.Parameter(kind, str(tokens[-1]).lstrip("$@")))
-        body = self.body(next(_subtrees(tree, "body")))
-        return syntax.Block(str(name)[1:], tuple(parameters), body, self.place(name))
+    def modifier(self, name: Token, value: Expression | None) -> tuple[str, Expression | None]:
+        return str(name), value
 
-    def operands(self, tree: _Tree) -> tuple[Operand, ...]:
-        return tuple(self.operand(node) for node in _subtrees(tree, "operand"))
+    def atomic(self, name: Token, *parts: Operand | tuple[str, Expression | None]) -> Node:
+        modifiers = tuple(part for part in parts if isinstance(part, tuple))
+        operands = tuple(part for part in parts if not isinstance(part, tuple))
+        return syntax.Atomic(str(name), modifiers, operands, self.at(name))
 
-    def operand(self, tree: _Tree) -> Operand:
-        (child,) = tree.children
-        if isinstance(child, Token) and child.type == "REGISTER":
-            return syntax.RegisterName(str(child)[1:], self.place(child))
-        value = self.expression(child)
-        return syntax.Immediate(value, value.at)
+    def macro(self, kind: Token, name: Token, *more: Token | tuple[Node, ...]) -> Node:
+        names = tuple(str(part) for part in more if isinstance(part, Token))
+        body = next(part for part in more if isinstance(part, tuple))
+        return syntax.Macro(kind[1:].partition("-")[0], str(name), names, body, self.at(name))
 
-    def expression(self, node: Any) -> Expression:
-        tree = cast(_Tree, node)
-        at = self.place(tree)
-        self.depth += 1
-        if self.depth > MAX_NESTING:
-            raise refuse("hlal-size", f"expressions lie more than {MAX_NESTING} deep", str(at))
-        try:
-            return self._expression(tree, at)
-        finally:
-            self.depth -= 1
+    def block(self, name: Token, *more: Parameter | tuple[Node, ...] | None) -> Node:
+        parameters = tuple(part for part in more if isinstance(part, Parameter))
+        body = next(part for part in more if isinstance(part, tuple))
+        return syntax.Block(name[1:], parameters, body, self.at(name))
 
-    def _expression(self, tree: _Tree, at: Place) -> Expression:
-        children = tree.children
-        match tree.data:
-            case "number":
-                return syntax.Number(_number(str(children[0]), at), at)
-            case "reference":
-                name, field = (*children, None)[:2]
-                return syntax.Reference(str(name), None if field is None else str(field), at)
-            case "negative":
-                return syntax.Operation("-", (self.expression(children[1]),), at)
-            case "function":
-                name, *arguments = children
-                operands = tuple(self.expression(child) for child in arguments)
-                return syntax.Operation(str(name), operands, at, function=True)
-            case _:
-                left, operator, right = children
-                operands = (self.expression(left), self.expression(right))
-                return syntax.Operation(str(operator), operands, at)
+    def data_parameter(self, kind: Token, name: Token) -> Parameter:
+        return Parameter(kind[1:], str(name))
 
+    def macro_parameter(self, name: Token) -> Parameter:
+        return Parameter("macro", name[1:])
 
-def _number(text: str, at: Place) -> int | float:
-    if len(text) > 24:
-        raise refuse("hlal-value", f"{text[:40]!r} has too many digits", str(at))
-    if text[:2] in ("0x", "0X"):
-        return int(text, 16)
-    return float(text) if "." in text else int(text)
+    def number_parameter(self, name: Token) -> Parameter:
+        return Parameter("number", str(name))
 
+    def register_parameter(self, name: Token) -> Parameter:
+        return Parameter("register", name[1:])
 
-def _tokens(tree: _Tree) -> list[Token]:
-    return [child for child in tree.children if isinstance(child, Token)]
+    def operand(self, part: Token | Expression) -> Operand:
+        return syntax.RegisterName(part[1:], self.at(part)) if isinstance(part, Token) else part
 
+    def binary(self, left: Expression, operator: Token, right: Expression) -> Expression:
+        return syntax.Operation(str(operator), (left, right), left.at)
 
-def _subtrees(tree: _Tree, name: str) -> Any:
-    return (c for c in tree.children if isinstance(c, Tree) and c.data == name)
+    def negative(self, minus: Token, value: Expression) -> Expression:
+        return syntax.Operation("-", (value,), self.at(minus))
 
+    def function(self, name: Token, *arguments: Expression) -> Expression:
+        return syntax.Operation(str(name), arguments, self.at(name), function=True)
 
-def _first(tree: _Tree) -> Token:
-    for child in tree.children:
-        if isinstance(child, Token):
-            return child
-        if child.children:
-            return _first(child)
-    return Token("_", "")
+    def reference(self, name: Token, field: Token | None) -> Expression:
+        return syntax.Reference(str(name), None if field is None else str(field), self.at(name))
+
+    def number(self, text: Token) -> Expression:
+        at = self.at(text)
+        if len(text) > 24:
+            raise refuse("hlal-value", f"{text[:40]!r} has too many digits", str(at))
+        if text[:2] in ("0x", "0X"):
+            return syntax.Number(int(text, 16), at)
+        return syntax.Number(float(text) if "." in text else int(text), at)

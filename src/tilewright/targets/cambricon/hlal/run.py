@@ -13,7 +13,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.numerics.fixed import quantise, quantise32
 from tilewright.targets.cambricon.hlal.assemble import Program
-from tilewright.targets.cambricon.hlal.items import Sizes, computes
+from tilewright.targets.cambricon.hlal.rules import Sizes, computes
 from tilewright.targets.cambricon.hlal.segments import SegmentedArray
 from tilewright.targets.cambricon.machine import lanes_of
 from tilewright.targets.cambricon.simulate.simulator import LIMIT, Result, run

@@ -10,9 +10,7 @@ start of its slot.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 
 import numpy as np
@@ -90,25 +88,12 @@ class SegmentedArray:
     @property
     def contiguous(self) -> bool:
         """True if the elements lie as in an unsegmented array of this layout."""
-        strides: list[tuple[int, int]] = []
-        plain = 1
-        for index in reversed(self.order):
-            axis = self.axes[index]
-            strides.append((plain, index))
-            plain *= axis.size
-        for stride, index in strides:
-            axis, width = self.axes[index], stride * self.element_bytes
-            within, between = self._of_axis("step", index), self._of_axis("seg_step", index)
-            if axis.segment > 1 and axis.size > 1 and within != width:
-                return False
-            if axis.count > 1 and between != width * axis.segment:
-                return False
-        outer = False
-        for index in self.order:  # a smaller last segment must not be followed by another slot,
-            if self.axes[index].remainder and outer:
-                return False
-            outer = outer or self.axes[index].size > 1
-        return True
+        axes = [self.axes[index] for index in self.order if self.axes[index].size > 1]
+        # Axes one by one, then one in segments, then whole ones; what is missing of a smaller last
+        # segment must not be followed by another slot.
+        cut = next((place for place, axis in enumerate(axes) if axis.segment > 1), len(axes))
+        whole = all(axis.count == 1 for axis in axes[cut + 1 :])
+        return whole and not (cut and any(axis.remainder for axis in axes))
 
     def field(self, name: str) -> int | None:
         """The value of a field (``seg_n_c``, ``bytes``), or None where there is none of the name.
@@ -157,53 +142,23 @@ class SegmentedArray:
 
     def pack(self, values: Array) -> NDArray[np.uint8]:
         """The bytes of an array of ``shape`` as they lie in main memory; gaps are zero."""
-        count = prod(axis.count for axis in self.axes)
-        slots = np.zeros((count, self.slot_elements), self.dtype)
-        for rows, part, order, _ in self._classes():
-            block = values[part].reshape(order.split).transpose(order.out)
-            slots[rows, : order.elements] = block.reshape(len(rows), order.elements)
-        return slots.reshape(-1).view(np.uint8)
+        memory = np.zeros(self.bytes // self.element_bytes, self.dtype)
+        memory[self._places()] = values
+        return memory.view(np.uint8)
 
     def unpack(self, data: NDArray[np.uint8]) -> Array:
         """The array of ``shape`` whose bytes are given; the inverse of ``pack``."""
-        slots = np.ascontiguousarray(data[: self.bytes]).view(self.dtype)
-        slots = slots.reshape(-1, self.slot_elements)
-        values = np.zeros(self.shape, self.dtype)
-        for rows, part, order, shape in self._classes():
-            block = slots[rows, : order.elements].reshape(order.moved)
-            values[part] = block.transpose(np.argsort(order.out)).reshape(shape)
-        return values
+        return np.ascontiguousarray(data[: self.bytes]).view(self.dtype)[self._places()]
 
-    def _classes(
-        self,
-    ) -> Generator[tuple[NDArray[np.int64], tuple[slice, ...], _Order, tuple[int, ...]]]:
-        """Segments of the same sizes together: slots, where the elements are, how they lie."""
-        counts = [self.axes[index].count for index in self.order]
-        numbers = np.arange(prod(counts), dtype=np.int64).reshape(counts)
-        kinds = [
-            [(0, axis.size // axis.segment, axis.segment)] * bool(axis.size // axis.segment)
-            + [(axis.count - 1, 1, axis.remainder)] * bool(axis.remainder)
-            for axis in self.axes
-        ]
-        for kind in product(*kinds):
-            part = tuple(
-                slice(first * axis.segment, first * axis.segment + count * size)
-                for axis, (first, count, size) in zip(self.axes, kind, strict=True)
+    def _places(self) -> NDArray[np.int64]:
+        """The place of each element in main memory, in elements."""
+        slot = within = np.zeros([1] * len(self.axes), np.int64)
+        for index in self.order:
+            axis = self.axes[index]
+            along = np.arange(axis.size).reshape(
+                [-1 if i == index else 1 for i in range(slot.ndim)]
             )
-            picked = tuple(slice(kind[i][0], kind[i][0] + kind[i][1]) for i in self.order)
-            split = tuple(number for _, count, size in kind for number in (count, size))
-            out = tuple(2 * i for i in self.order) + tuple(2 * i + 1 for i in self.order)
-            moved = tuple(split[place] for place in out)
-            elements = prod(size for _, _, size in kind)
-            shape = tuple(count * size for _, count, size in kind)
-            yield numbers[picked].reshape(-1), part, _Order(split, out, moved, elements), shape
-
-
-@dataclass(frozen=True)
-class _Order:
-    split: tuple[int, ...]
-    """Count and size of each axis in turn."""
-    out: tuple[int, ...]
-    """The transposition: counts in the layout's order, then sizes."""
-    moved: tuple[int, ...]
-    elements: int
+            number, rest = np.divmod(along, axis.segment)
+            slot = slot * axis.count + number
+            within = within * np.minimum(axis.segment, axis.size - number * axis.segment) + rest
+        return slot * self.slot_elements + within

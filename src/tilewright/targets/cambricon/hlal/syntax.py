@@ -57,15 +57,8 @@ class RegisterName:
     at: Place
 
 
-@dataclass(frozen=True)
-class Immediate:
-    """A constant expression as operand; ``#`` before it is optional."""
-
-    value: Expression
-    at: Place
-
-
-Operand: TypeAlias = "RegisterName | Immediate"
+Operand: TypeAlias = "RegisterName | Expression"
+"""``#`` before an expression is optional."""
 
 
 @dataclass(frozen=True)

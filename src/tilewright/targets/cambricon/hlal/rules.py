@@ -1,13 +1,10 @@
-"""Statements after preprocessing: instructions with known operands, and labels."""
+"""What programs may ask of their machine, and what may stand in a macro."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
-from tilewright.targets.cambricon.hlal.syntax import Place
-from tilewright.targets.cambricon.hlal.values import Address
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
+from tilewright.targets.cambricon.isa import BY_MNEMONIC
 
 
 @dataclass(frozen=True)
@@ -17,37 +14,6 @@ class Sizes:
     vsm_bytes: int
     msm_bytes: int
     lanes: int
-
-
-@dataclass(frozen=True)
-class LabelUse:
-    """The use of a label as a branch's target."""
-
-    name: str
-    at: Place
-
-
-OperandValue: TypeAlias = "Register | int | Address | LabelUse"
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """An atomic statement; ``places`` leads from its own line to the program's."""
-
-    mnemonic: str
-    modifiers: tuple[tuple[str, int | None], ...]
-    operands: tuple[OperandValue, ...]
-    places: tuple[Place, ...]
-
-
-@dataclass(frozen=True)
-class LabelMark:
-    """A label, by its name in the whole program."""
-
-    name: str
-
-
-Item: TypeAlias = "Instruction | LabelMark"
 
 
 def computes(mnemonic: str) -> bool:
