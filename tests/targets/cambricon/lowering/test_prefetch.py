@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
@@ -11,7 +9,6 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.prefetch import (
     FirstLoad,
-    Place,
     Prefetches,
     PrefetchSlot,
     WeightRequest,
@@ -24,32 +21,25 @@ SIZE = 4096
 REGISTERS = tuple(Register(number) for number in range(3))
 
 
-def slot(*busy: tuple[int, int]) -> PrefetchSlot:
-    return PrefetchSlot(Statement(remark="room for a load"), REGISTERS, busy)
+def slot() -> PrefetchSlot:
+    return PrefetchSlot(Statement(remark="room for a load"), REGISTERS)
 
 
 def request(size: int, slots: int = 1) -> WeightRequest:
-    return WeightRequest(FirstLoad(0, size // slots // 2, 0), size, slots, apart=size // slots)
+    return WeightRequest(FirstLoad(0, size // slots // 2, 0), size)
 
 
 def test_weights_do_not_meet_those_of_the_kernel_before() -> None:
     prefetches = Prefetches(MACHINE)
-    prefetches.passed([(0, 1000)], slot((0, 1000)), 1e4)
+    prefetches.passed([(0, 1000)], slot(), 1e4)
     found = prefetches.place(request(512), 4096)
-    assert (found.place.base, found.slot) == (4096 - 512, 0)
+    assert (found.base, found.slot) == (4096 - 512, 0)
 
 
 def test_no_slot_takes_a_load_into_bytes_that_are_still_used() -> None:
     prefetches = Prefetches(MACHINE)
-    prefetches.passed([(0, 3072)], slot((0, 3072)), 1e4)
+    prefetches.passed([(0, 3072)], slot(), 1e4)
     assert prefetches.place(request(2048), 4096).slot is None
-
-
-def test_the_first_tile_goes_to_the_slot_that_is_free() -> None:
-    prefetches = Prefetches(MACHINE)
-    prefetches.passed([(0, 4096)], slot((0, 2048)), 1e4)
-    found = prefetches.place(request(4096, 2), 4096)
-    assert (found.place, found.slot) == (Place(0, True), 0)
 
 
 def test_a_slot_takes_one_load() -> None:
@@ -57,7 +47,7 @@ def test_a_slot_takes_one_load() -> None:
     prefetches.passed([], slot(), 1e4)
     found = prefetches.place(request(512), 4096)
     assert found.slot == 0
-    prefetches.put(found.slot, request(512).at(found.place))
+    prefetches.put(found.slot, FirstLoad(found.base, 256, 0))
     prefetches.passed([(0, 512)], None, 1e4)
     assert prefetches.place(request(512), 4096).slot is None
 
@@ -78,7 +68,7 @@ def test_a_kernel_that_waits_for_its_own_load_takes_the_next_one() -> None:
     prefetches = Prefetches(MACHINE)
     prefetches.passed([], slot(), 10.0)
     prefetches.put(0, FirstLoad(0, 50_000, 0))
-    prefetches.passed([(0, 100_000)], slot((0, 100_000)), 10.0)
+    prefetches.passed([(0, 100_000)], slot(), 10.0)
     assert prefetches.place(request(2048), 1 << 20).slot == 1
 
 
@@ -109,20 +99,8 @@ def test_loads_in_front_of_the_first_tile_wait(order: tuple[str, ...], waits: bo
     assert taken.waits == waits
 
 
-@pytest.mark.parametrize(("tiles", "later"), [(3, True), (4, False)])
-def test_the_last_tile_leaves_room_in_one_piece(tiles: int, later: bool) -> None:
-    """It lies in the slot at the end; the kernel that follows gets all in front of it."""
-    prefetches = Prefetches(MACHINE)
-    prefetches.passed([], slot(), 1e4)
-    wanted = replace(request(4096, 2), tiles=tiles)
-    found = prefetches.place(wanted, 6144)
-    assert (found.place, found.slot) == (Place(2048, later), 0)
-    assert wanted.last(found.place) == (4096, 6144)
-
-
 def test_room_in_front_is_best() -> None:
     """What takes all of the scratchpad begins there."""
     prefetches = Prefetches(MACHINE)
     prefetches.passed([], slot(), 1e4)
-    place = prefetches.place(request(2 * SIZE), 16 * SIZE).place
-    assert place.base == 14 * SIZE
+    assert prefetches.place(request(2 * SIZE), 16 * SIZE).base == 14 * SIZE

@@ -141,7 +141,7 @@ class Batches(Pixels):
         steps = self._pending_steps()
         if self.gathered is not None:
             steps += self.gathered.steps()
-        places = self._places(len(steps), count)
+        places = self.step_pixels(len(steps), count)
         apart = max(places, default=0) + 1
         for number in range(apart):
             between = [step for step, at in zip(steps, places, strict=True) if at == number]
@@ -163,7 +163,7 @@ class Batches(Pixels):
             e.emit("SSUB", self.base, self.halves, self.base)
         e.set(self.at, self.base)
 
-    def _places(self, steps: int, count: Value) -> list[int]:
+    def step_pixels(self, steps: int, count: Value) -> list[int]:
         """After the first product of which pixel of a batch each step stands.
 
         They are so far apart that each one is over before the next one, if pixels suffice.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 
@@ -162,7 +162,8 @@ class Lowering:
         """Choose the place of a kernel's weights, and the kernel before that issues their load."""
         self.placed = self.prefetches.place(request, room)
         if self.prefetched:
-            self.placed = PlacedWeights(self.placed.place, request.at(self.placed.place))
+            base = self.placed.base
+            self.placed = PlacedWeights(base, replace(request.load, chip=base))
         return self.placed
 
     def _alone(self, tensor: TensorOp) -> bool:

@@ -4,7 +4,7 @@ The matrix scratchpad has a DMA of its own, and its first tile of weights depend
 kernel leaves **prefetch slots**: places that it passes once, after all of its own loads of weights
 and before the tiles that they are for. The first load of a kernel that follows goes there if
 
-- no kernel from the slot on uses the bytes that it fills before their own kernel does, and
+- no kernel from the slot's own on uses the bytes that it fills before their own kernel does, and
 - the load in the slot before is over by then, as far as the planner can tell: the queue is in
   order, and a second transfer of one engine would hold up all after it.
 
@@ -22,8 +22,7 @@ A load in front of the first tile waits until that tile's operands are there: be
 take half of the bandwidth, while no product runs.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
-as few kernels before as possible, and their last tile leaves the next kernel as much room in one
-piece as it can.
+as few kernels before as possible, and leave the next kernel as much room in one piece as they can.
 """
 
 from __future__ import annotations
@@ -80,43 +79,20 @@ class FirstLoad:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a kernel's weights in the matrix scratchpad."""
-
-    base: int
-    later: bool
-    """True if the first tile goes to the second of two slots."""
-
-
-@dataclass(frozen=True)
 class WeightRequest:
     """The room of a kernel's weights in the scratchpad, and their first load as if at byte 0."""
 
     load: FirstLoad
     bytes: int
-    """Bytes of all slots, or places."""
-    places: int
-    apart: int = 0
-    """Bytes from the first place to the second."""
-    tiles: int = 1
-    """Tiles that are loaded, one after the other."""
-
-    def last(self, place: Place) -> Interval:
-        """The bytes of the last tile."""
-        number = (self.tiles - 1 + place.later) % self.places
-        start = place.base + number * self.apart
-        return start, start + self.bytes - (self.places - 1) * self.apart
-
-    def at(self, place: Place) -> FirstLoad:
-        """The first load to a place."""
-        return replace(self.load, chip=place.base + place.later * self.apart)
+    """Bytes of all slots."""
 
 
 @dataclass(frozen=True)
 class PlacedWeights:
     """The place of a kernel's weights, and the load that an earlier kernel issues for them."""
 
-    place: Place
+    base: int
+    """Where their first slot begins in the matrix scratchpad."""
     prefetch: FirstLoad | None = None
     """What an earlier kernel loads."""
     slot: int | None = None
@@ -130,8 +106,6 @@ class PrefetchSlot:
     place: Statement
     """A remark that stands there; it is found by identity."""
     registers: tuple[Register, ...]
-    busy: tuple[Interval, ...]
-    """Bytes of the matrix scratchpad that the kernel still uses after it."""
     waits: bool = False
     """Whether the first tile's operands come in front of it: beside them, the load would take half
     of the bandwidth, and the first product wait."""
@@ -168,48 +142,38 @@ class Prefetches:
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         after = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
         bases = (after, 0, (room - request.bytes) // ALIGNMENT * ALIGNMENT)
-        places = [
-            Place(base, later)
-            for base in bases
-            if 0 <= base <= room - request.bytes
-            for later in (False, True)[: request.places]
+        loads = [
+            replace(request.load, chip=base) for base in bases if 0 <= base <= room - request.bytes
         ]
-        loads = [(place, request.at(place)) for place in places]
-        whole = [PlacedWeights(place, load, self._slot(load)) for place, load in loads]
+        whole = [PlacedWeights(load.chip, load, self.earlier_slot(load)) for load in loads]
         possible = [choice for choice in whole if choice.slot is not None]
 
         def left(choice: PlacedWeights) -> tuple[int, int]:
-            """Bytes beside the last tile for a kernel that follows, best in front of it: what takes
+            """Bytes beside the weights for a kernel that follows, best in front of them: what takes
             all of the scratchpad begins there."""
-            start, end = request.last(choice.place)
-            return max(start, room - end), start
+            return max(choice.base, room - choice.base - request.bytes), choice.base
 
         return max(
             possible,
             key=lambda choice: (self._time_after(choice.slot or 0), left(choice)),
-            default=PlacedWeights(places[0]),
+            default=PlacedWeights(loads[0].chip),
         )
 
     def _time_after(self, number: int) -> float:
         """Cycles from a kernel's slot to the next kernel to be lowered, about."""
         return sum(kernel.cycles for kernel in self._passed[number:])
 
-    def _slot(self, load: FirstLoad) -> int | None:
+    def earlier_slot(self, load: FirstLoad) -> int | None:
         """The last slot that gives a load time enough, or else the first one that can take it."""
         slot_number: int | None = None
         for number in range(len(self._passed) - 1, self.begin - 1, -1):
             kernel = self._passed[number]
-            if kernel.load is not None:
+            if kernel.load is not None or any(meet(load.filled, used) for used in kernel.used):
                 break
-            if kernel.slot is not None:
-                if any(meet(load.filled, busy) for busy in kernel.slot.busy):
+            if kernel.slot is not None and self._free(number):
+                slot_number = number
+                if self._time_after(number) >= AMPLE * load.cycles(self._machine):
                     break
-                if self._free(number):
-                    slot_number = number
-                    if self._time_after(number) >= AMPLE * load.cycles(self._machine):
-                        break
-            if any(meet(load.filled, used) for used in kernel.used):
-                break
         return slot_number
 
     def _free(self, number: int) -> bool:
