@@ -18,11 +18,19 @@ def test_seldom_code_runs_so_many_times(count: int, inner: int) -> None:
     e = Emitter("test", "test")
     total, many, few = e.variable(1), e.variable(count), e.variable(inner)
 
+    def within() -> None:
+        e.increase(total, 1000)
+        e.repeat(few, lambda: e.increase(total, 100), least=1)
+
     def body() -> None:
         e.increase(total, 10)
-        e.repeat_outlined(few, lambda: e.increase(total, 100), lambda: e.increase(total, 1000))
+        e.aside(few, within)
 
-    e.repeat_outlined(many, body, lambda: e.emit("SMUL", total, total, 2))
+    def around() -> None:
+        e.emit("SMUL", total, total, 2)
+        e.repeat(many, body, least=1)
+
+    e.aside(many, around)
     e.increase(total, 5)
     e.finish()
     words = assemble_statements(e.statements)
@@ -38,7 +46,7 @@ def test_seldom_code_takes_an_instruction_where_it_is_passed() -> None:
         e = Emitter("test", "test")
         none = e.variable(0)
         if apart:
-            e.repeat_outlined(none, lambda: e.increase(none, 1), lambda: None)
+            e.aside(none, lambda: e.increase(none, 1))
         e.finish()
         words = assemble_statements(e.statements)
         return run(words, MACHINE, np.zeros(64, np.uint8)).instructions

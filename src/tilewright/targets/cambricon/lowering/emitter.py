@@ -32,21 +32,14 @@ class Emitter:
         self._registers = 0
         self._body: list[Statement] = []
         self._remark = ""
-        self._later: list[Callable[[], None]] = []
         self._outlined: list[Statement] = []
 
-    def apart(self, block: Callable[[], None]) -> None:
-        """Emit a block after everything else, where no other code falls into it."""
-        self._later.append(block)
-
     def finish(self) -> None:
-        """Emit the blocks that stand apart."""
-        if not self._later and not self._outlined:
+        """Append the code that seldom runs; no other code falls into it."""
+        if not self._outlined:
             return
         end = self.label("end")
         self.jump(end)
-        for block in self._later:
-            block()
         self._body += self._outlined
         self.place(end)
 
@@ -56,11 +49,12 @@ class Emitter:
 
         Branches lead to it from the place where it is emitted, and it leads back there.
         """
-        around, self._body = self._body, []
+        around, self._body, place = self._body, [], len(self._outlined)
         try:
             yield
         finally:
-            self._outlined += self._body
+            # In front of what was moved out of it: branches to seldom code lead forwards.
+            self._outlined[place:place] = self._body
             self._body = around
 
     @property
@@ -268,20 +262,4 @@ class Emitter:
         with self.outlined():
             self.place(begin)
             block()
-            self.jump(end)
-
-    def repeat_outlined(
-        self, count: Register, body: Callable[[], None], before: Callable[[], None]
-    ) -> None:
-        """Run a body ``count`` times, which is mostly 0: one instruction then.
-
-        What stands ``before`` all of them runs only where there are some.
-        """
-        begin, end = self.label("seldom"), self.label("passed")
-        self.emit("CB", count, begin)
-        self.place(end)
-        with self.outlined():
-            self.place(begin)
-            before()
-            self.repeat(count, body, least=1)
             self.jump(end)

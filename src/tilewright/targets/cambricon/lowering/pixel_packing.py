@@ -53,5 +53,4 @@ def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tup
     if best == 1 or not c.transfers.pack_pixels(weights, best, columns.stride):
         return columns, 1
     span = (best - 1) * columns.stride + columns.kernel
-    tiles = tuple((before, size, pixels // best) for before, size, pixels in columns.tiles)
-    return replace(columns, kernel=span, stride=best * columns.stride, tiles=tiles), best
+    return replace(columns, kernel=span, stride=best * columns.stride), best

@@ -12,21 +12,6 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 
-MOST_CUT_OFF = 3
-"""Pixels at one end of a row up to which each has code of its own."""
-
-
-@dataclass(frozen=True)
-class CutOff:
-    """One pixel whose window is cut off by the image's edge."""
-
-    column: int
-    """Of its window's first position, from that of the first pixel cut off at this end."""
-    skipped: int
-    """Positions of a row of the kernel before the image."""
-    met: int
-    """Positions that meet it."""
-
 
 @dataclass(frozen=True)
 class Sliding:
@@ -41,9 +26,6 @@ class Sliding:
     """The dim along which the window slides."""
     cut: tuple[int, ...] = ()
     """How many positions of the kernel meet the image where some do not; ascending."""
-    tiles: tuple[tuple[int, int, int], ...] = ()
-    """The kinds of tiles: indices of the first window before the image, those of the image that
-    are held, and windows."""
     apart: int | None = None
     """The input's axis of the kernel's positions, where that is another one."""
 
@@ -99,17 +81,12 @@ def sliding(
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
         starts = range(axis.offset, last + 1, slide.stride)
         met = {len(range(*positions_met(start, extent, slide))) for start in starts}
-        # A tile with one row of the kernel may be any of them.
-        single = kernel in c.nest.looped and not inside
-        lows = range(axis.offset, axis.offset + (span if single else 1), slide.dilation)
-        kinds = [
-            _tiles(low, slide.stride, 1 if single else span, extent, c.nest.extent(out), step)
-            for low in lows
-        ]
-        tiles = tuple(sorted(set().union(*kinds)))
-        if single and any(size < 0 for _, size, _ in tiles):
+        # The row that the first tile's last window begins with, the last one's with the last row.
+        above = axis.offset + (step - 1) * slide.stride + 1
+        below = axis.offset + (c.nest.extent(out) - 1) // step * step * slide.stride + span - 1
+        if kernel in c.nest.looped and not inside and (above < 0 or below > extent):
             raise refuse("lower-window", "rows of a kernel lie far from the image", c.where)
-        return replace(slide, cut=tuple(sorted(met - {slide.kernel})), tiles=tiles)
+        return replace(slide, cut=tuple(sorted(met - {slide.kernel})))
     return Sliding(1, 1, 1, None, out)
 
 
@@ -124,46 +101,8 @@ def _apart(
     return None
 
 
-def _tiles(
-    offset: int, stride: int, span: int, extent: int, windows: int, step: int
-) -> tuple[tuple[int, int, int], ...]:
-    """The kinds of tiles of so many windows each, and the rest."""
-    kinds: set[tuple[int, int, int]] = set()
-    for number in range(0, windows, step):
-        count, low = min(step, windows - number), offset + number * stride
-        begin, end = max(low, 0), min(low + (count - 1) * stride + span, extent)
-        kinds.add((begin - low, end - begin, count))
-    return tuple(sorted(kinds))
-
-
 def positions_met(start: int, extent: int, slide: Sliding) -> tuple[int, int]:
     """The first position of a window's kernel that is in the image, and the first after it."""
     d = slide.dilation
     first = (max(-start, 0) + d - 1) // d
     return first, max(min((extent - start + d - 1) // d, slide.kernel), first)
-
-
-def cut_off(slide: Sliding, *, right: bool) -> tuple[CutOff, ...] | None:
-    """The pixels at one end of a row where some are cut off; None where they differ from tile to
-    tile, or are many."""
-    ends = {pixels for kind in slide.tiles if (pixels := _ends(slide, kind, right))}
-    if len(ends) != 1:
-        return None
-    (pixels,) = ends
-    return pixels if len(pixels) <= MOST_CUT_OFF else None
-
-
-def _ends(slide: Sliding, kind: tuple[int, int, int], right: bool) -> tuple[CutOff, ...]:
-    """Those of one kind of tiles."""
-    before, size, width = kind
-    s = slide.stride
-    left = min(-(-before // s), width)
-    first = left * s - before
-    whole = min(max((size - first - slide.span + s) // s, 0), width - left)
-    start, count = (first + whole * s, width - left - whole) if right else (-before, left)
-    pixels: list[CutOff] = []
-    for number in range(count):
-        x = start + number * s
-        skipped, end = positions_met(x, size, slide)
-        pixels.append(CutOff(number * s, skipped, end - skipped))
-    return tuple(pixels)

@@ -85,18 +85,21 @@ class SplitSums(Batches):
         e, width = self.e, tile.spans.of(self.columns.out)
         windows = Windows(e, self.rows, self.columns, box, base, tile.spans.of("oh"), width)
         windows.begin()
-        first, count, least = rows_met(windows)
-        before = self.rows.along(box).before
-        at = e.subtract(e.multiply(first, self.rows.stride), before)
+        axis, s, height = self.rows.along(box), self.rows.stride, tile.spans.of("oh")
+        first, end = (
+            e.minimum(e.divide(e.add(place, s - 1), s), height)
+            for place in (axis.before, e.add(axis.before, axis.size))
+        )
+        at = e.subtract(e.multiply(first, s), axis.before)
         row = e.variable(e.add(base, e.multiply(at, self.row)))
         line = e.multiply(width, e.multiply(self.co, 4))
         e.increase(self.at, e.multiply(first, line))
 
         def row_body() -> None:
             windows.emit_row(row, lambda run: self._run(run, matrix))
-            e.increase(row, e.multiply(self.row, self.rows.stride))
+            e.increase(row, e.multiply(self.row, s))
 
-        e.repeat(count, row_body, least=least)
+        e.repeat(e.subtract(end, first), row_body)
 
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         height = tile.spans.of("oh")
@@ -111,35 +114,3 @@ class SplitSums(Batches):
         if self.gathered is not None:
             windows.each_row = self.gathered.row
         windows.emit(lambda run: self._run(run, matrix))
-
-
-def rows_met(windows: Windows) -> tuple[Value, Value, int]:
-    """The rows of the result whose windows meet the image in the kernel's only row: the first of
-    them, how many, and their least number in any tile.
-
-    Bounds that hold in all tiles take no instruction.
-    """
-    e, rows, height = windows.e, windows.rows, windows.height
-    axis, s = rows.along(windows.box), rows.stride
-    kinds: list[tuple[int, int, int]] = []
-    for before, size, count in rows.tiles:
-        first = min(max(-(-before // s), 0), count)
-        after = max(min((size - 1 + before) // s + 1, count), 0)
-        kinds.append((first, after, count))
-    first: Value = 0
-    if any(first for first, _, _ in kinds):
-        first = e.divide(e.add(axis.before, s - 1), s)
-        if any(before + s - 1 < 0 for before, _, _ in rows.tiles):
-            first = e.maximum(first, 0)
-        if any((before + s - 1) // s > count for before, _, count in rows.tiles):
-            first = e.minimum(first, height)
-    after = height
-    if any(after < count for _, after, count in kinds):
-        reach = e.add(e.add(axis.size, axis.before), s - 1)
-        after = e.divide(reach, s)
-        if any((n + before + s - 1) // s > count for before, n, count in rows.tiles):
-            after = e.minimum(after, height)
-        if any(n + before + s - 1 < 0 for before, n, _ in rows.tiles):
-            after = e.maximum(after, 0)
-    least = min(after - first for first, after, _ in kinds)
-    return first, e.subtract(after, first), least

@@ -101,14 +101,11 @@ class Stream:
         again, done = e.label("drain"), e.label("drained")
         e.emit("CB", self.left, again)
         e.place(done)
-
-        def block() -> None:
+        with e.outlined():
             e.place(again)
             self.transfer()
             e.emit("CB", self.left, again)
             e.jump(done)
-
-        e.apart(block)
 
 
 def _looped(runs: Runs) -> Runs:
@@ -153,8 +150,7 @@ class TransferScheduler:
         e.increase(self.gate, max(round(self.interval if cycles is None else cycles), 1))
         e.emit("CB", self.gate, go)
         e.place(back)
-
-        def block() -> None:
+        with e.outlined():
             labels = [e.label("stream") for _ in self.streams]
             # Mostly the first one has something to move: that branch leads backwards.
             for stream, label in zip(self.streams, labels, strict=True):
@@ -167,8 +163,6 @@ class TransferScheduler:
                 e.emit("CB", stream.left, label)
             e.set(self.gate, IDLE)
             e.jump(back)
-
-        e.apart(block)
 
 
 def streamed(runs: Runs, single: bool) -> bool:

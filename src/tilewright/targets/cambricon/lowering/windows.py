@@ -6,13 +6,13 @@ pixels whose windows lie wholly in the image are one run; each other pixel is a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.sliding import CutOff, Sliding, cut_off
+from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 UNROLLED = 8
 """Kernel rows up to which code for whole windows is apart from that for windows cut off."""
@@ -59,8 +59,6 @@ class Windows:
     width: Value
     parts: tuple[Value, Value, Value] = (0, 0, 0)
     """Pixels of a row cut off at the left, whole ones, and those cut off at the right."""
-    some: bool = False
-    """Whether each row has whole ones."""
     first: Value = 0
     """Column of the first whole window, from the first column in the buffer."""
     offset: Value = 0
@@ -135,12 +133,8 @@ class Windows:
             partly()
             return
         cut, done = e.label("partly"), e.label("row")
-        if all(size >= self.rows.span for _, size, _ in self.rows.tiles):
-            # Positive where y lies outside of them.
-            e.if_positive(e.multiply(y, e.subtract(y, last)), cut)
-        else:
-            e.if_less(y, 0, cut)
-            e.if_less(last, y, cut)
+        e.if_less(y, 0, cut)
+        e.if_less(last, y, cut)
         self._columns(begin, 0, kernel, y, body)
         e.place(done)
         with e.outlined():
@@ -190,11 +184,9 @@ class Windows:
         # No pixels yet, at the begin of the row.
         run = Run(row, 0, skipped, rows, 0, 0, y, 0)
         left, whole, right = self.parts
-        self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
+        self._cut_off(run, left, lambda: e.subtract(0, axis.before), body)
         self._whole(run, body)
-        self._cut_off(
-            run, right, True, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body
-        )
+        self._cut_off(run, right, lambda: e.add(self.first, e.multiply(whole, slide.stride)), body)
 
     def _whole(self, run: Run, body: Body) -> None:
         """The pixels of a row whose windows have all columns."""
@@ -202,48 +194,32 @@ class Windows:
         if count == 0:
             return
         end = e.label("parted")
-        if isinstance(count, Register) and not self.some:
+        if isinstance(count, Register):
             # There mostly are some.
             e.if_positive(e.subtract(1, count), end)
         at = e.variable(e.add(run.at, self.offset))
         body(replace(run, at=at, pixels=count, width=slide.kernel, x=self.first))
         e.place(end)
 
-    def _cut_off(
-        self, run: Run, count: Value, right: bool, begin: Callable[[], Value], body: Body
-    ) -> None:
+    def _cut_off(self, run: Run, count: Value, begin: Callable[[], Value], body: Body) -> None:
         """Pixels of a row that reach beyond the image, from column ``begin`` of the buffer on."""
         e, slide = self.e, self.columns
         if isinstance(count, Register):
-            known = cut_off(slide, right=right)
-            if known is not None:
-                e.aside(count, lambda: self._known(run, known, begin, body))
-                return
-            x = e.register()
 
-            def pixel() -> None:
-                self._cut(run, x, body)
-                e.increase(x, slide.stride)
+            def pixels() -> None:
+                x = e.variable(begin())
 
-            e.repeat_outlined(count, pixel, lambda: e.set(x, begin()))
+                def pixel() -> None:
+                    self._cut(run, x, body)
+                    e.increase(x, slide.stride)
+
+                e.repeat(count, pixel, least=1)
+
+            e.aside(count, pixels)
             return
         first = begin()
         for number in range(count):
             self._cut(run, e.add(first, number * slide.stride), body)
-
-    def _known(
-        self, run: Run, pixels: Sequence[CutOff], begin: Callable[[], Value], body: Body
-    ) -> None:
-        """Pixels cut off that are alike in all tiles that have some."""
-        e, slide = self.e, self.columns
-        # Where the first is cut off at the left, its window begins at a known column.
-        x = begin()
-        for pixel in pixels:
-            column = e.add(x, pixel.column)
-            met = e.add(column, pixel.skipped * slide.dilation)
-            at = e.variable(e.add(run.at, e.multiply(met, slide.stride_in(self.box))))
-            single = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
-            body(replace(single, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
         """Column of a row's first whole window, from the first column in the buffer."""
@@ -291,23 +267,11 @@ class Windows:
         axis = slide.along(self.box)
         if not axis.padded:
             return 0, self.width, 0
-        s, span = slide.stride, slide.span
-        # A bound that no tile exceeds takes no instruction.
-        cut = [(-(-before // s), size, width) for before, size, width in slide.tiles]
-        left = e.divide(e.add(axis.before, s - 1), s)
-        if any(number > width for number, _, width in cut):
-            left = e.minimum(left, self.width)
+        s = slide.stride
+        left = e.minimum(e.divide(e.add(axis.before, s - 1), s), self.width)
         first = self._first(left)
         # The last window that lies in the image begins at size - span.
-        room = e.add(e.subtract(e.subtract(axis.size, first), span), s)
-        rooms = [
-            (size - (min(number, width) * s - before) - span + s, width - min(number, width))
-            for (before, _, _), (number, size, width) in zip(slide.tiles, cut, strict=True)
-        ]
-        if any(least < 0 for least, _ in rooms):
-            room = e.maximum(room, 0)
-        whole = e.divide(room, s)
-        if any(max(least, 0) // s > most for least, most in rooms):
-            whole = e.minimum(whole, e.subtract(self.width, left))
-        self.some = all(min(max(least, 0) // s, most) > 0 for least, most in rooms)
-        return left, whole, e.subtract(e.subtract(self.width, left), whole)
+        room = e.add(e.subtract(e.subtract(axis.size, first), slide.span), s)
+        rest = e.subtract(self.width, left)
+        whole = e.minimum(e.divide(e.maximum(room, 0), s), rest)
+        return left, whole, e.subtract(rest, whole)
