@@ -26,6 +26,7 @@ from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.papers.dnnvm import values
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
+    ablation,
     allocator,
     cambricon_x,
     compiling,
@@ -73,6 +74,7 @@ PAGES: Mapping[str, Entry] = {
         ("simulation", simulation),
         ("since", since),
         ("dlir", dlir),
+        ("ablation", ablation),
         ("dlplib", dlplib),
         ("dnnvm", dnnvm),
         ("dnnvm-values", values),
