@@ -10,20 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
-from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+import safetensors
 
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.graph.spill import Spill
 from tilewright.numerics.arrays import Array
 
-LARGEST_HEADER = 100_000_000
-"""Bytes of the longest header that is read, as the format has it."""
+MOST_AXES = 32
+"""Axes of an array that is read."""
 
 _BRAIN = np.dtype(ml_dtypes.bfloat16)
 """NumPy knows it by name, not by a code of its own."""
@@ -149,16 +149,24 @@ class Weights:
 
         Raises TilewrightError (``weights-file``) if it is missing, cut short or not well-formed.
         """
-        path = Path(path)
-        try:
-            data, entries = _read_header(path)
-        except OSError as error:
-            raise refuse("weights-file", f"cannot be read: {error.strerror}", str(path)) from error
-        except (ValueError, RecursionError) as error:
-            raise refuse("weights-file", f"is no weight store: {error}", str(path)) from error
         store = cls()
-        for symbol, (dtype, shape, start, end) in entries.items():
-            store._arrays[symbol] = data[start:end].view(dtype).reshape(shape)
+        try:
+            with safetensors.safe_open(path, "numpy"):  # Checks the header, and all that it says.
+                data: Array = np.memmap(path, np.uint8, "r")
+            start = 8 + int.from_bytes(data[:8].tobytes(), "little")
+            header: dict[str, Any] = json.loads(data[8:start].tobytes())
+            _ = header.pop("__metadata__", None)
+            for symbol, entry in header.items():
+                first, last = (start + offset for offset in entry["data_offsets"])
+                kind, shape = np.dtype(_NAMES[entry["dtype"]]), entry["shape"]
+                if len(shape) > MOST_AXES:
+                    raise ValueError(f"{symbol!r} has {len(shape)} axes")
+                store._arrays[symbol] = data[first:last].view(kind).reshape(shape)
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror or error}"
+            raise refuse("weights-file", reason, str(path)) from error
+        except (safetensors.SafetensorError, ValueError, KeyError) as error:
+            raise refuse("weights-file", f"is no weight store: {error}", str(path)) from error
         return store
 
 
@@ -172,62 +180,3 @@ def digest_of(array: Array) -> str:
 def _bytes_of(array: Array) -> memoryview:
     """The bytes of a C-contiguous array, of whatever elements, without a copy."""
     return array.reshape(-1).view(np.uint8).data
-
-
-_Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]
-
-
-def _read_header(path: Path) -> tuple[Array, dict[str, _Entry]]:
-    """The file's data as mapped bytes, and what lies where; raises ValueError or OSError."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if size < 8 or length > min(size - 8, LARGEST_HEADER):
-            raise ValueError("the header is cut short")
-        header = json.loads(file.read(length).decode("utf-8"))
-    start, count = 8 + length, size - 8 - length
-    entries = {
-        str(name): _check_entry(str(name), entry, count)
-        for name, entry in _object(header, "the header").items()
-        if name != "__metadata__"
-    }
-    used = 0
-    for name, (_, _, first, last) in sorted(entries.items(), key=lambda item: item[1][2:]):
-        if first != used:
-            raise ValueError(f"{name!r} overlaps another array or leaves a hole")
-        used = last
-    if used != count:
-        raise ValueError(f"{count} bytes of data where {used} are described")
-    if count == 0:
-        return np.zeros(0, np.uint8), entries
-    return np.memmap(path, np.uint8, "r", start, (count,)), entries
-
-
-def _object(value: object, subject: str) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{subject} is no object")
-    return cast("dict[Any, Any]", value)
-
-
-def _check_entry(name: str, value: object, count: int) -> _Entry:
-    entry = _object(value, f"the entry of {name!r}")
-    dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    if not isinstance(dtype, str) or dtype not in _NAMES:
-        raise ValueError(f"{name!r} has elements of {dtype!r}")
-    extents, bounds = _naturals(shape, name), _naturals(offsets, name)
-    if len(bounds) != 2 or len(extents) > 32:
-        raise ValueError(f"{name!r} is not well-formed")
-    kind = np.dtype(_NAMES[dtype])
-    if (
-        not bounds[0] <= bounds[1] <= count
-        or bounds[1] - bounds[0] != prod(extents) * kind.itemsize
-    ):
-        raise ValueError(f"{name!r} does not lie within the file")
-    return kind, extents, bounds[0], bounds[1]
-
-
-def _naturals(value: object, name: str) -> tuple[int, ...]:
-    items = cast("list[object]", value) if isinstance(value, list) else [None]
-    if not all(type(item) is int and item >= 0 for item in items):
-        raise ValueError(f"{name!r} has a shape or offsets that are not natural numbers")
-    return tuple(cast("list[int]", items))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.integrations.dlplib.library import SOURCES, write_library
+from tilewright.integrations.dlplib.library import SOURCES, operator_calls, write_library
 
 ROOT = Path(__file__).parents[3]
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wconversion")
@@ -52,8 +52,11 @@ def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_sources_have_no_warning(tmp_path: Path) -> None:
+    calls = "\n".join(operator_calls((SOURCES / "dlplib.h").read_text()))
+    (tmp_path / "operators.h").write_text(calls)
+    strict = [*STRICT, "-Wpedantic", f"-I{tmp_path}"]
     for source in SOURCES.glob("*.c"):
-        command = [str(COMPILER), "-std=c11", "-D_GNU_SOURCE", *STRICT, "-Wpedantic", "-c"]
+        command = [str(COMPILER), "-std=c11", "-D_GNU_SOURCE", *strict, "-c"]
         subprocess.run([*command, str(source), "-o", str(tmp_path / "object.o")], check=True)
 
 

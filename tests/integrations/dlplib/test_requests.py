@@ -105,5 +105,5 @@ def test_every_call_sends_what_the_session_takes(tmp_path: Path) -> None:
     called = {line[1]: len(line) - 2 for line in words if line[0] == "run"}
     assert called.keys() == OPERATORS.keys()
     for name, count in called.items():
-        assert count == sum(2 if letter in "o?" else 1 for letter in OPERATORS[name]), name
+        assert count == sum(2 if letter in "o?" else 1 for letter in OPERATORS[name].values()), name
     assert {line[1] for line in words if line[0] == "create"} == DESCRIPTORS.keys()

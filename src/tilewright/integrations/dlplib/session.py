@@ -79,16 +79,16 @@ LETTERS: dict[object, str] = {
 missing (0 0), i a number, a an activation, v a vector operation."""
 
 
-def _signature(name: str) -> str:
-    """The arguments of an operator after the handle, a letter each; "" of what is none."""
+def _signature(name: str) -> dict[str, str]:
+    """The arguments of an operator after the handle, a letter each; none of what is no operator."""
     types = get_type_hints(getattr(operators, name))
-    kinds = [kind for key, kind in types.items() if key not in ("handle", "return")]
-    is_plain = types["return"] is Ran and all(kind in LETTERS for kind in kinds)
-    return "".join(LETTERS[kind] for kind in kinds) if is_plain else ""
+    kinds = {key: kind for key, kind in types.items() if key not in ("handle", "return")}
+    is_plain = types["return"] is Ran and all(kind in LETTERS for kind in kinds.values())
+    return {key: LETTERS[kind] for key, kind in kinds.items()} if is_plain else {}
 
 
 OPERATORS = {name: letters for name in operators.__all__ if (letters := _signature(name))}
-"""Operators that one kind of request calls, and their arguments."""
+"""Operators that one kind of request calls, and their arguments by name."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Session:
     def _run(self, words: list[str], _: bytes) -> list[int]:
         if not words or words[0] not in OPERATORS:
             raise refuse("dlp-parameter", f"no operator {words[:1]}")
-        signature = OPERATORS[words[0]]
+        signature = "".join(OPERATORS[words[0]].values())
         numbers = iter(_integers(words[1:], len(signature) + sum(c in "o?" for c in signature)))
         arguments: list[Any] = []
         for letter in signature:
