@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from tilewright.graph.operation import Operation
-from tilewright.ir import irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 
 
 def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
@@ -26,6 +26,9 @@ def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tu
     return tuple(result)
 
 
+STATED: PythonValue = "absent"
+"""The default of an attribute that no operation is without, as messages say where one is."""
+
 Kind = TypeVar("Kind", bound=type[Operation])
 
 OPERATIONS: list[type[Operation]] = []
@@ -33,11 +36,11 @@ OPERATIONS: list[type[Operation]] = []
 
 
 def definition(kind: Kind) -> Kind:
-    """Add an operation to the dialect; those of its ``DEFAULTS`` that it does not declare itself
-    are attributes that may be absent."""
-    for name in kind.DEFAULTS:
+    """Add an operation to the dialect; its ``DEFAULTS`` are its attributes, of which those that
+    are ``STATED`` may not be absent."""
+    for name, default in kind.DEFAULTS.items():
         if name not in vars(kind):
-            setattr(kind, name, opt_prop_def())
+            setattr(kind, name, prop_def() if default is STATED else opt_prop_def())
     defined = irdl_op_definition(kind)
     OPERATIONS.append(defined)
     return defined

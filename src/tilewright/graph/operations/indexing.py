@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operation import Attributes, Operation, Type
-from tilewright.graph.operations.base import define, definition
-from tilewright.ir import i1, i64, prop_def
+from tilewright.graph.operations.base import STATED, define, definition
+from tilewright.ir import i1, i64
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.operators import operators
 from tilewright.planning.domain import Stage
@@ -23,8 +23,7 @@ class GatherOp(Operation):
     """
 
     name = "graph.gather"
-    axis = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": STATED}
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
     FIXED_POINT: ClassVar[bool] = False
 
@@ -122,7 +121,7 @@ class ScatterOp(Operation):
 class RowOperation(Operation):
     """An operation on whole rows along ``axis``, each row by itself."""
 
-    DEFAULTS: ClassVar[Attributes] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": STATED}
     FIXED_POINT: ClassVar[bool] = False
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -158,7 +157,6 @@ for _name, _accumulate in (("sum", np.cumsum), ("product", np.cumprod)):
     define(
         RunningOperation,
         {f"running_{_name}": f"The {_name}s of the first elements along ``axis``."},
-        axis=prop_def(),
         ACCUMULATE=_accumulate,
     )
 
@@ -168,8 +166,7 @@ class ArgSortOp(RowOperation):
     """The indices, as int64, that sort along ``axis``; equal elements stay in order."""
 
     name = "graph.arg_sort"
-    axis = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"axis": None, "descending": False}
+    DEFAULTS: ClassVar[Attributes] = {"axis": STATED, "descending": False}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The operand's shape, of int64."""

@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operation import Attributes, Type
-from tilewright.graph.operations.base import broadcast_shape, define, definition
+from tilewright.graph.operations.base import STATED, broadcast_shape, define, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import i1, prop_def
+from tilewright.ir import i1
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
 from tilewright.numerics import pointwise
 
@@ -116,8 +116,7 @@ class CastOp(PlainOperation):
     """
 
     name = "graph.cast"
-    to = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"to": None, "saturate": None}
+    DEFAULTS: ClassVar[Attributes] = {"to": STATED, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""
@@ -138,8 +137,7 @@ class BitCastOp(PlainOperation):
         """The bits are looked at, not the number."""
         return pointwise.evaluate(self.operation, arrays, attributes=self.values)
 
-    to = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"to": None}
+    DEFAULTS: ClassVar[Attributes] = {"to": STATED}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operation import Attributes, Operation, Type
-from tilewright.graph.operations.base import definition
-from tilewright.ir import prop_def
+from tilewright.graph.operations.base import STATED, definition
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
 from tilewright.numerics.element_types import widened
@@ -51,7 +50,7 @@ class BatchNormOp(Operation):
 class LrnOperation(Operation):
     """The settings and shapes of local response normalisation and of its gradient."""
 
-    DEFAULTS: ClassVar[Attributes] = {"size": None, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
+    DEFAULTS: ClassVar[Attributes] = {"size": STATED, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}
     RESULT_CHOSEN: ClassVar[bool] = True
 
     @property
@@ -96,7 +95,6 @@ class LrnOp(LrnOperation):
     """
 
     name = "graph.lrn"
-    size = prop_def()
 
     def evaluate(self, *arrays: Array) -> Array:
         """Float32 sums in float32; fixed point as numerics.fixed.lrn states."""
@@ -115,7 +113,6 @@ class LrnGradientOp(LrnOperation):
     """
 
     name = "graph.lrn_gradient"
-    size = prop_def()
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
     def evaluate(self, *arrays: Array) -> Array:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operation import Attributes, Type
-from tilewright.graph.operations.base import definition
+from tilewright.graph.operations.base import STATED, definition
 from tilewright.graph.operations.windows import WindowOperation, check_images
-from tilewright.ir import prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
@@ -18,7 +17,7 @@ from tilewright.planning.domain import Stage
 class PoolOperation(WindowOperation):
     """A reduction over windows of [n, c, h, w]; ``pads`` are top, left, bottom, right."""
 
-    DEFAULTS: ClassVar[Attributes] = {"kernel": None, **WindowOperation.DEFAULTS}
+    DEFAULTS: ClassVar[Attributes] = {"kernel": STATED, **WindowOperation.DEFAULTS}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, c, oh, ow]; every window must touch the image (or padding that counts)."""
@@ -47,7 +46,6 @@ class MaxPoolOp(PoolOperation):
     """The largest element of each window; padding takes no part."""
 
     name = "graph.max_pool"
-    kernel = prop_def()
 
     def evaluate(self, *arrays: Array) -> Array:
         """Exact for every element type."""
@@ -66,9 +64,8 @@ class AveragePoolOp(PoolOperation):
     """
 
     name = "graph.average_pool"
-    kernel = prop_def()
     DEFAULTS: ClassVar[Attributes] = {
-        "kernel": None,
+        "kernel": STATED,
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
         "counted": (0, 0, 0, 0),

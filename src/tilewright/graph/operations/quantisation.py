@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operation import Attributes, Type
-from tilewright.graph.operations.base import broadcast_shape, definition
+from tilewright.graph.operations.base import STATED, broadcast_shape, definition
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import (
     Attribute,
@@ -20,7 +20,6 @@ from tilewright.ir import (
     i8,
     i16,
     i32,
-    prop_def,
 )
 from tilewright.ir.types import UNSIGNED, element_name
 
@@ -32,7 +31,7 @@ QUANTISED: Mapping[str, Attribute] = {**BYTES, "int16": i16, "uint16": UNSIGNED[
 
 _INTEGERS: Attributes = {
     "zero": 0,
-    "to": None,
+    "to": STATED,
     "minimum": None,
     "maximum": None,
 }
@@ -131,7 +130,6 @@ class RequantiseLinearOp(AffineOperation):
     """
 
     name = "graph.requantise_linear"
-    to = prop_def()
     DEFAULTS: ClassVar[Attributes] = _INTEGERS
     ARITY: ClassVar[tuple[int, int]] = (2, 2)
 
@@ -170,7 +168,6 @@ class AddLinearOp(LinearPairOperation):
     """
 
     name = "graph.add_linear"
-    to = prop_def()
     DEFAULTS: ClassVar[Attributes] = {
         **_INTEGERS,
         "first_zero": 0,
@@ -185,7 +182,6 @@ class MulLinearOp(LinearPairOperation):
     """(x - first_zero) * (y - second_zero) * factor, rounded, plus zero."""
 
     name = "graph.mul_linear"
-    to = prop_def()
     DEFAULTS: ClassVar[Attributes] = {**_INTEGERS, "first_zero": 0, "second_zero": 0, "factor": 1.0}
 
 
@@ -197,9 +193,7 @@ class LookUpOp(AffineOperation):
     """
 
     name = "graph.look_up"
-    table = prop_def()
-    to = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"table": None, "to": None}
+    DEFAULTS: ClassVar[Attributes] = {"table": STATED, "to": STATED}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x, 8-bit elements."""

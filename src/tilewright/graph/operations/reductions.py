@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operation import Attributes, Operation, Type
-from tilewright.graph.operations.base import define, definition
-from tilewright.ir import i1, i64, prop_def
+from tilewright.graph.operations.base import STATED, define, definition
+from tilewright.ir import i1, i64
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.numerics.element_types import widened
@@ -19,7 +19,7 @@ from tilewright.planning.domain import Stage
 class ReduceOperation(Operation):
     """A reduction over ``axes``, which stay as extent 1 if ``keep_dims``."""
 
-    DEFAULTS: ClassVar[Attributes] = {"axes": None, "keep_dims": True}
+    DEFAULTS: ClassVar[Attributes] = {"axes": STATED, "keep_dims": True}
 
     @property
     def keeps(self) -> bool:
@@ -62,7 +62,6 @@ class ReduceMeanOp(ReduceOperation):
     """The mean over ``axes``, which stay as extent 1 if ``keep_dims``."""
 
     name = "graph.reduce_mean"
-    axes = prop_def()
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axes, or with extent 1 there."""
@@ -114,7 +113,6 @@ for _name, _fold, _ordered, _meaning in (
     define(
         FoldOperation,
         {f"reduce_{_name}": _meaning},
-        axes=prop_def(),
         FOLD=_fold,
         ORDERED=_ordered,
     )
@@ -126,7 +124,7 @@ class PlaceOperation(ReduceOperation):
     NaN is taken for the extreme, as NumPy has it.
     """
 
-    DEFAULTS: ClassVar[Attributes] = {"axes": None, "keep_dims": True, "last": False}
+    DEFAULTS: ClassVar[Attributes] = {"axes": STATED, "keep_dims": True, "last": False}
     FIXED_POINT: ClassVar[bool] = False
     PLACE: ClassVar[reference.Place]
 
@@ -146,7 +144,7 @@ class PlaceOperation(ReduceOperation):
 
 for _name, _place, _which in (("max", np.argmax, "largest"), ("min", np.argmin, "smallest")):
     _meaning = f"The index of the {_which} element along the one axis in ``axes``."
-    define(PlaceOperation, {f"arg_{_name}": _meaning}, axes=prop_def(), PLACE=_place)
+    define(PlaceOperation, {f"arg_{_name}": _meaning}, PLACE=_place)
 
 
 @definition

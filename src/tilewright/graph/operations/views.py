@@ -9,8 +9,7 @@ from typing import ClassVar, cast
 import numpy as np
 
 from tilewright.graph.operation import MAXIMUM_ELEMENTS, Attributes, Operation, Type
-from tilewright.graph.operations.base import definition
-from tilewright.ir import prop_def
+from tilewright.graph.operations.base import STATED, definition
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Role, Stage
 
@@ -28,8 +27,7 @@ class ConcatOp(JoinOperation):
     """The operands joined along ``axis``; all have one element type."""
 
     name = "graph.concat"
-    axis = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"axis": None}
+    DEFAULTS: ClassVar[Attributes] = {"axis": STATED}
     ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -88,8 +86,7 @@ class InterleaveOp(JoinOperation):
     """
 
     name = "graph.interleave"
-    steps = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"steps": None}
+    DEFAULTS: ClassVar[Attributes] = {"steps": STATED}
     ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
 
     def infer(self, types: Sequence[Type]) -> Type:
@@ -137,8 +134,7 @@ class ReshapeOp(Operation):
     """The same elements in row-major order, in another shape."""
 
     name = "graph.reshape"
-    shape = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"shape": None}
+    DEFAULTS: ClassVar[Attributes] = {"shape": STATED}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The ``shape`` attribute, every extent given."""
@@ -169,8 +165,7 @@ class TransposeOp(Operation):
     """Axis i of the result is axis ``permutation[i]`` of the operand."""
 
     name = "graph.transpose"
-    permutation = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"permutation": None}
+    DEFAULTS: ClassVar[Attributes] = {"permutation": STATED}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the permuted shape."""
@@ -203,9 +198,7 @@ class SliceOp(Operation):
     """
 
     name = "graph.slice"
-    starts = prop_def()
-    ends = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"starts": None, "ends": None, "steps": None, "axes": None}
+    DEFAULTS: ClassVar[Attributes] = {"starts": STATED, "ends": STATED, "steps": None, "axes": None}
 
     def ranges(self, shape: Sequence[int]) -> list[range]:
         """The indices taken along every axis; raises VerifyException."""
@@ -277,8 +270,7 @@ class PadOp(Operation):
     """
 
     name = "graph.pad"
-    pads = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"pads": None, "mode": "constant", "value": 0.0}
+    DEFAULTS: ClassVar[Attributes] = {"pads": STATED, "mode": "constant", "value": 0.0}
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "residual")
 
@@ -351,8 +343,7 @@ class ChannelShuffleOp(Operation):
     """
 
     name = "graph.channel_shuffle"
-    groups = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"groups": None}
+    DEFAULTS: ClassVar[Attributes] = {"groups": STATED}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape of x."""

@@ -12,8 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operation import Attributes, Operation, Type
-from tilewright.graph.operations.base import definition
-from tilewright.ir import f32, prop_def
+from tilewright.graph.operations.base import STATED, definition
+from tilewright.ir import f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Stage
 
@@ -87,8 +87,7 @@ class Im2colOp(WindowOperation):
     """
 
     name = "graph.im2col"
-    kernel = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"kernel": None, **WindowOperation.DEFAULTS}
+    DEFAULTS: ClassVar[Attributes] = {"kernel": STATED, **WindowOperation.DEFAULTS}
 
     @property
     def how(self) -> str:

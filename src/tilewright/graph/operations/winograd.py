@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from tilewright.graph.operation import Attributes, Operation, Type
-from tilewright.graph.operations.base import definition
+from tilewright.graph.operations.base import STATED, definition
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.graph.operations.windows import check_images, check_scratch, windowed
-from tilewright.ir import f32, prop_def
+from tilewright.ir import f32
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
 from tilewright.numerics import winograd
@@ -169,8 +169,7 @@ class WinogradOutputOp(WinogradStage):
     """
 
     name = "graph.winograd_output"
-    extents = prop_def()
-    DEFAULTS: ClassVar[Attributes] = {"extents": None, "tile": 4, "taps": 3}
+    DEFAULTS: ClassVar[Attributes] = {"extents": STATED, "tile": 4, "taps": 3}
     ARITY: ClassVar[tuple[int, int]] = (1, 2)
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "bias")
 
