@@ -118,9 +118,6 @@ class Emitter:
 class NetworkBuilder:
     """Appends operations to a network's block and constants to its weights."""
 
-    loops: bool = False
-    """Whether loops stay loops where they can (frontends/loops.py), or all are unrolled."""
-
     def __init__(self, block: Block, weights: Weights) -> None:
         self.block = block
         self.weights = weights

@@ -1,4 +1,4 @@
-"""Bounds that all front-ends have: elements of a tensor, characters of a name."""
+"""Bounds that all front-ends have, so that a hostile file costs neither time nor memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,21 @@ from collections.abc import Sequence
 MAX_ELEMENTS = 2**30
 """Elements of one tensor, weight or activation."""
 
+
+MAX_FILE_BYTES = 2**31 - 1
+"""Bytes of a model's file: protobuf reads no larger one; weights may lie beside it."""
+
+MAX_RANK = 8
+"""Axes of a tensor of the network."""
+
+MAX_EXTENT = 2**24
+"""Largest kernel, stride, dilation and pad, and largest padded image along an axis."""
+
+MAX_TABLE = 2**24
+"""Elements of a constant that an importer makes."""
+
+MAX_ROUNDS = 1024
+"""Rounds of a loop that is written out."""
 
 MAX_NAME = 120
 """Characters of a model's name that are shown in a message."""

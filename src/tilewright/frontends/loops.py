@@ -53,7 +53,6 @@ class BodyBuilder(NetworkBuilder):
             argument.name_hint = f"state.{number}" if kept else f"part.{number - len(kinds)}"
         super().__init__(block, around.weights)
         self.around = around
-        self.loops = around.loops
 
     @property
     def states(self) -> list[SSAValue]:

@@ -8,11 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.limits import MAX_TABLE
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
-
-MAX_TABLE = 2**24
-"""Elements of a constant that a move needs."""
 
 BACKWARDS = -(2**62)
 """The end of a slice that runs backwards through the first element."""

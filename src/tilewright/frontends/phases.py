@@ -16,14 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.frontends.emitter import Emitter
+from tilewright.frontends.limits import MAX_RANK
 from tilewright.frontends.moves import cut, padded, spread
 from tilewright.frontends.windows import Window, convolve
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
-
-MAX_RANK = 8
-"""Axes of a value."""
 
 MAX_PHASES = 64
 """Phases up to which strides multiply the channels of a convolution; one alone has no zeros."""

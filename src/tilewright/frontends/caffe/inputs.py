@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.caffe.limits import MAX_RANK
 from tilewright.frontends.caffe.net import Layer
-from tilewright.frontends.limits import MAX_ELEMENTS, shown
+from tilewright.frontends.limits import MAX_ELEMENTS, MAX_RANK, shown
 
 Shape = tuple[int, ...]
 

@@ -15,11 +15,5 @@ MAX_LAYERS = 20_000
 MAX_BLOBS = 64
 """Parameter blobs, bottoms or tops of one layer."""
 
-MAX_RANK = 8
-"""Axes of one blob; the graph has no more (Caffe: 32)."""
-
 MAX_SEEDED_ELEMENTS = 2**29
 """Weights that are made up, in all, where there is no caffemodel."""
-
-MAX_EXTENT = 2**24
-"""Largest kernel, stride, dilation and pad, and largest padded image along an axis."""

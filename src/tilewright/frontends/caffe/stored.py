@@ -16,13 +16,12 @@ from tilewright.frontends.caffe.limits import (
     MAX_BLOBS,
     MAX_FIELDS,
     MAX_LAYERS,
-    MAX_RANK,
     MAX_SEEDED_ELEMENTS,
     MAX_WEIGHT_BYTES,
 )
 from tilewright.frontends.caffe.net import Layer
 from tilewright.frontends.files import read_file
-from tilewright.frontends.limits import MAX_ELEMENTS, shown
+from tilewright.frontends.limits import MAX_ELEMENTS, MAX_RANK, shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
 from tilewright.ir.types import Array

@@ -12,10 +12,10 @@ import numpy as np
 from onnx import GraphProto, ValueInfoProto
 
 from tilewright.errors import TilewrightError
+from tilewright.frontends.limits import MAX_ROUNDS
 from tilewright.frontends.loops import LEAST_ROUNDS, BodyBuilder, Scanned
 from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.folding import shape_of_type
-from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import (
     Lowering,
     Value,
@@ -260,9 +260,8 @@ class Rounds:
         None where the rounds have to be written out: they are few, differ in shapes or element
         types, or the body needs to know numbers that only writing them out tells.
         """
-        network = self.call.body.network
         tensors = all(isinstance(item, SSAValue | Constant) for item in self.state)
-        if not network.loops or self.count < LEAST_ROUNDS or not tensors:
+        if self.count < LEAST_ROUNDS or not tensors:
             return None
         same = frozenset[int]()
         while True:

@@ -12,6 +12,7 @@ from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.emitter import NewNetwork
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.limits import shown
+from tilewright.frontends.loops import LEAST_ROUNDS
 from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
 from tilewright.frontends.onnx.interface import Constants, given_arrays, inputs_of, outputs_of
@@ -21,7 +22,9 @@ from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, r
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.graph.names import identifier
-from tilewright.ir import PythonValue, SSAValue, to_attribute
+from tilewright.graph.operations.loops import MOST_ROUNDS
+from tilewright.graph.passes.unroll_loops import UnrollLoops
+from tilewright.ir import Context, PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes import Shapes
 
@@ -78,7 +81,8 @@ class _Importer:
             arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
         self.network = NewNetwork(self.name, list(kinds.items()), self.outputs)
-        self.network.loops = loops
+        self.least = LEAST_ROUNDS if loops else MOST_ROUNDS + 1
+        """Loops of fewer rounds than this are written out."""
         values: dict[str, Item | Unknown] = dict.fromkeys(inputs, UNKNOWN)
         values.update(self.network.operator.inputs)
         values.update({name: Constant(array, name) for name, array in arrays.items()})
@@ -105,6 +109,7 @@ class _Importer:
         names: list[PythonValue] = [name for name in self.outputs if name not in empty]
         self.network.operator.properties["output_names"] = to_attribute(names)
         module = self.network.finish(values)
+        UnrollLoops(self.least).apply(Context(), module)
         digest, notes = self.source.digest, tuple(self.notes)
         named = (ModelNode(n.name, n.operator, n.outputs) for n in self.nodes)
         return Imported(

@@ -1,8 +1,5 @@
 """Bounds on what a model may ask for, so that a hostile file costs neither time nor memory."""
 
-MAX_FILE_BYTES = 2**31 - 1
-"""The largest file that protobuf can read; larger models keep their weights in external data."""
-
 MAX_NODES = 50_000
 """xDSL handles this many operations at ease."""
 
@@ -20,9 +17,6 @@ MAX_FOLDED_BYTES = 2**31
 
 MAX_DEPTH = 16
 """The greatest depth of nested graphs: branches, loops, definitions of operators."""
-
-MAX_ROUNDS = 1024
-"""Rounds of a loop, which is unrolled."""
 
 MAX_TEXT = 512
 """Characters of an attribute that ONNX's own shape inference takes, as an Einsum's equation: it

@@ -15,10 +15,10 @@ from onnx import ModelProto, TensorProto
 
 from tilewright.errors import refuse
 from tilewright.frontends.files import read_file
-from tilewright.frontends.limits import shown
+from tilewright.frontends.limits import MAX_FILE_BYTES, shown
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.onnx.lean import lean_model
-from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES
+from tilewright.frontends.onnx.limits import MAX_NODES
 from tilewright.frontends.onnx.tensors import Files
 
 ModelSource = str | Path | bytes | ModelProto

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.frontends.limits import MAX_EXTENT
 from tilewright.frontends.onnx.lowering import Lowering
 from tilewright.frontends.windows import Window
 from tilewright.memory.alignment import ceil_div
-
-MAX_EXTENT = 2**24
-"""Largest padded extent of an image, and largest kernel, stride, dilation and pad."""
 
 
 def spatial_rank(at: Lowering) -> int:

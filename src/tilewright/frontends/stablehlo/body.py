@@ -17,12 +17,11 @@ import numpy as np
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.emitter import NetworkBuilder
 from tilewright.frontends.imported import ModelNode
-from tilewright.frontends.limits import MAX_ELEMENTS
+from tilewright.frontends.limits import MAX_ELEMENTS, MAX_RANK
 from tilewright.frontends.stablehlo.limits import (
     MAX_DEPTH,
     MAX_FOLDED_ELEMENTS,
     MAX_OPERATIONS,
-    MAX_RANK,
 )
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule, where
 from tilewright.frontends.stablehlo.operators import RULES

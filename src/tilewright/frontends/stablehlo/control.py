@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.limits import shown
+from tilewright.frontends.limits import MAX_ROUNDS, shown
 from tilewright.frontends.stablehlo.bodies import order_of
 from tilewright.frontends.stablehlo.body import Call, Control
-from tilewright.frontends.stablehlo.limits import MAX_ROUNDS
 from tilewright.frontends.stablehlo.operators import RULES
 from tilewright.frontends.stablehlo.operators.indexing import sort as sorted_by
 from tilewright.frontends.stablehlo.values import Entry, View

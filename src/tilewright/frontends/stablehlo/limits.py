@@ -1,8 +1,5 @@
 """Bounds on what a program may ask for, so that a hostile file costs neither time nor memory."""
 
-MAX_FILE_BYTES = 2**31 - 1
-"""The size limit of a program in bytes, text or bytecode."""
-
 MAX_SECONDS = 300
 """Processor time that parsing may take."""
 
@@ -15,17 +12,5 @@ MAX_OPERATIONS = 50_000
 MAX_DEPTH = 32
 """The greatest depth of nested calls and loops."""
 
-MAX_ROUNDS = 1024
-"""Rounds of a loop, which is written out."""
-
-MAX_RANK = 8
-"""Axes of one tensor."""
-
-MAX_EXTENT = 2**24
-"""Largest stride, dilation and pad."""
-
 MAX_FOLDED_ELEMENTS = 2**24
 """Elements of one constant that evaluating constants at import makes."""
-
-MAX_TABLE = 2**24
-"""Elements of a constant that an importer makes."""

@@ -10,9 +10,8 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.frontends.emitter import Emitter, NetworkBuilder
-from tilewright.frontends.limits import shown
+from tilewright.frontends.limits import MAX_EXTENT, MAX_TABLE, shown
 from tilewright.frontends.moves import broadcast
-from tilewright.frontends.stablehlo.limits import MAX_EXTENT, MAX_TABLE
 from tilewright.frontends.stablehlo.program import Dense, Kind, Operation
 from tilewright.frontends.stablehlo.values import View, extents_of
 from tilewright.ir import PythonValue, SSAValue

@@ -16,11 +16,10 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.frontends.files import read_file
-from tilewright.frontends.limits import shown
+from tilewright.frontends.limits import MAX_FILE_BYTES, shown
 from tilewright.frontends.modules import Exported
 from tilewright.frontends.stablehlo.limits import (
     MAX_DOCUMENT_BYTES,
-    MAX_FILE_BYTES,
     MAX_OPERATIONS,
     MAX_SECONDS,
 )

@@ -17,15 +17,13 @@ from pathlib import Path
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.files import read_file
 from tilewright.frontends.imported import Imported
+from tilewright.frontends.limits import MAX_FILE_BYTES
 from tilewright.frontends.onnx import import_onnx
 from tilewright.shapes import Shapes
 from tilewright.system.temporary import temporary_folder
 
 OPSET = 17
 """Version of the ONNX operators that is asked for: the newest that tf2onnx 1.17 maps well."""
-
-MAX_FILE_BYTES = 2**31 - 1
-"""The bytes that a flatbuffer can address."""
 
 MAX_SECONDS = 600
 """Time that a conversion may take."""

@@ -7,7 +7,7 @@ that meet it, changes nothing in real numbers and makes the channels alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -180,7 +180,6 @@ def factors_of(
     bits: int,
     per_channel: bool,
     power_of_two: bool = False,
-    alphas: Sequence[float] = ALPHAS,
 ) -> NDArray[np.float32] | None:
     """Return the divisor of each channel; None if dividing would not lessen the expected error
     enough.
@@ -207,7 +206,7 @@ def factors_of(
         return sum(_error(*pair, seen, factors, bits, per_channel) for pair in weights)
 
     least, best = GAIN * error(np.ones(len(x))), None
-    for alpha in alphas:
+    for alpha in ALPHAS:
         factors = x**alpha / w ** (1 - alpha)
         if power_of_two:
             factors = 2.0 ** np.rint(np.log2(factors))

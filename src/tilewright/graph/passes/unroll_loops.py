@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.operations import LoopOp, Operation
+from tilewright.graph.operations.loops import MOST_ROUNDS
 from tilewright.graph.passes.editing import erase, insert, make
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
+from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.types import shape_of
 
 
 @dataclass(frozen=True)
 class UnrollLoops(ModulePass):
-    """Write out the rounds of every loop, for those that take none.
+    """Write out the rounds of every loop of fewer than ``below``, for those that take none.
 
     Before::
 
@@ -37,14 +40,17 @@ class UnrollLoops(ModulePass):
     """
 
     name = "unroll-loops"
+    below: int = MOST_ROUNDS + 1
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         del ctx
         network = network_of(op)
-        while loops := [step for step in network.operations if isinstance(step, LoopOp)]:
-            for loop in loops:
-                _unroll(loop)
+        while loops := [step for step in network.walk() if self._takes(step)]:
+            _unroll(cast(LoopOp, loops[0]))
+
+    def _takes(self, op: AnyOperation) -> bool:
+        return isinstance(op, LoopOp) and op.count < self.below
 
 
 def _unroll(loop: LoopOp) -> None:

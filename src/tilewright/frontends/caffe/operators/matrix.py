@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
+from tilewright.frontends.limits import MAX_EXTENT
 from tilewright.ir import SSAValue
 
 

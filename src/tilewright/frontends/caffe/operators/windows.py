@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
+from tilewright.frontends.limits import MAX_EXTENT
 from tilewright.frontends.phases import by_phases, mirrored, spread_out
 from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue

@@ -26,11 +26,11 @@ def pair(operation: str) -> Rule:
     return lambda at: result(at, at.emit(operation, operand(at, 0), operand(at, 3)), 6)
 
 
-def unary(rule: Map, place: int = 3) -> Rule:
-    """A float operator of one quantised tensor; the result's scale is input ``place``."""
+def unary(rule: Map) -> Rule:
+    """A float operator of one quantised tensor."""
 
     def quantised_rule(at: Lowering) -> Value:
-        return result(at, _channels_first(at, operand(at, 0), lambda x: rule(at.like([x]))), place)
+        return result(at, _channels_first(at, operand(at, 0), lambda x: rule(at.like([x]))), 3)
 
     return quantised_rule
 

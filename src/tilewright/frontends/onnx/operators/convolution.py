@@ -9,10 +9,11 @@ from functools import partial
 import numpy as np
 
 from tilewright.frontends import windows
+from tilewright.frontends.limits import MAX_EXTENT
 from tilewright.frontends.moves import reversed_along
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.frontends.onnx.windows import MAX_EXTENT, positive, spatial_rank, window_of
+from tilewright.frontends.onnx.windows import positive, spatial_rank, window_of
 from tilewright.frontends.phases import by_phases, mirrored, spread_out
 from tilewright.frontends.windows import Window
 from tilewright.ir import SSAValue

@@ -7,15 +7,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.frontends.limits import MAX_TABLE
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.windows import positive, spatial_rank, window_of
 from tilewright.frontends.windows import Window, as_image, as_sequence
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
-
-MAX_TABLE = 2**24
-"""Elements of a constant that stands for a dilated average, entries of a table of places."""
 
 
 def max_pool(at: Lowering) -> Value | Sequence[Value]:

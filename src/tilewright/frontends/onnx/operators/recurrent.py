@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: their steps one after another or in a loop, each a product and maps."""
+"""RNN, GRU and LSTM: loops of steps, each a product and maps."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.frontends.loops import LEAST_ROUNDS, BodyBuilder, Scanned
+from tilewright.frontends.limits import MAX_ROUNDS
+from tilewright.frontends.loops import BodyBuilder, Scanned
 from tilewright.frontends.moves import cut, element_at, stretch
-from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -132,10 +132,8 @@ def _run(
     count = 2 if direction == "bidirectional" else 1
     if at.shape(1)[:2] != (count, gates * hidden) or at.shape(2) != (count, gates * hidden, hidden):
         raise at.misfit("its weights do not fit its hidden size")
-    looped = at.network.loops and length >= LEAST_ROUNDS
     steps = _Steps(at, step, defaults, products, hidden, count, length, batch)
-    mask = _all_going(at, length, batch) if looped else None
-    going = [] if looped else _going(at, length, batch)
+    mask = _going(at, length, batch)
     outputs: list[SSAValue] = []
     finals: list[State] = []
     for number in range(count):
@@ -149,24 +147,16 @@ def _run(
             if states == 2 and at.has(7)
             else [],
         )
-        cell = None if looped else steps.cell(at, number, *kept)
         projected = products(at, 1, number)(x, steps.part(1, number))
         if bias is not None:
             projected = at.emit("add", projected, stretch(at, bias, 0, 0, half))
         state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
-        if cell is None:
-            taken = [projected] if mask is None else [projected, mask]
-            body = BodyBuilder(at.network, state, [Scanned(value, 0, back) for value in taken])
-            cell = steps.cell(at.within(body), number, *kept)
-            rows, state = steps.looped(cell, body, back)
-        else:
-            rows, state = steps.unrolled(cell, projected, state, going, back)
+        taken = [projected] if mask is None else [projected, mask]
+        body = BodyBuilder(at.network, state, [Scanned(value, 0, back) for value in taken])
+        rows, state = steps.looped(steps.cell(at.within(body), number, *kept), body, back)
         outputs.append(rows)
-        first = going[0] if mask is None and going else None
-        if mask is not None:
-            first = element_at(at, mask, 0, 0)
-        if first is not None:  # ONNX Runtime gives zeros for a sequence of no step.
-            zeros = at.made(0, state[0], "zero")
+        if mask is not None:  # ONNX Runtime gives zeros for a sequence of no step.
+            first, zeros = element_at(at, mask, 0, 0), at.made(0, state[0], "zero")
             state = (at.emit("select", first, state[0], zeros), *state[1:])
         finals.append(state)
     return _results(at, outputs, finals, states)
@@ -185,42 +175,20 @@ class _Steps:
     length: int
     batch: int
 
-    def unrolled(
-        self,
-        cell: Cell,
-        projected: SSAValue,
-        state: State,
-        going: Sequence[SSAValue | None],
-        back: bool,
-    ) -> tuple[SSAValue, State]:
-        """The rows of all steps, [steps, 1, batch, hidden], and the last state: step by step."""
-        at = self.at
-        rows: list[SSAValue] = []
-        for time in range(self.length)[:: -1 if back else 1]:
-            row, state = self._one(cell, element_at(at, projected, 0, time), state, going[time])
-            rows.append(at.reshape(row, (1, 1, self.batch, self.hidden)))
-        return _joined(at, rows[::-1] if back else rows, 0), state
-
     def looped(self, cell: Cell, body: BodyBuilder, back: bool) -> tuple[SSAValue, State]:
-        """The same as a loop over ``body``, of which the cell is a part."""
-        x, *mask = body.parts
-        row, new = self._one(cell, x, tuple(body.states), mask[0] if mask else None)
+        """The rows of all steps, [steps, 1, batch, hidden], and the last state: a loop over
+        ``body``, of which the cell is a part. A sequence that has ended, where its mask is false,
+        keeps its state and gives zeros."""
+        at, state, (x, *mask) = cell.at, tuple(body.states), body.parts
+        new = self.step(cell, x, state)
+        row = new[0]
+        for goes in mask:
+            row = at.emit("select", goes, row, at.made(0, row, "zero"))
+            pairs = zip(new, state, strict=True)
+            new = tuple(at.emit("select", goes, now, before) for now, before in pairs)
         finals, (rows,) = body.loop(self.at, self.length, new, [row], [back])
         shape = (self.length, 1, self.batch, self.hidden)
         return self.at.reshape(rows, shape), tuple(finals)
-
-    def _one(
-        self, cell: Cell, x: SSAValue, state: State, goes: SSAValue | None
-    ) -> tuple[SSAValue, State]:
-        """One step: its row, and the state after it. A sequence that has ended, where ``goes`` is
-        false, keeps its state and gives zeros."""
-        at = cell.at
-        new = self.step(cell, x, state)
-        if goes is None:
-            return new[0], new
-        row = at.emit("select", goes, new[0], at.made(0, new[0], "zero"))
-        pairs = zip(new, state, strict=True)
-        return row, tuple(at.emit("select", goes, now, before) for now, before in pairs)
 
     def part(self, index: int, number: int) -> SSAValue:
         """An operand's part of one direction."""
@@ -270,26 +238,12 @@ def _joined(at: Lowering, values: Sequence[SSAValue], axis: int) -> SSAValue:
     return values[0] if len(values) == 1 else at.emit("concat", *values, axis=axis)
 
 
-def _going(at: Lowering, length: int, batch: int) -> list[SSAValue | None]:
-    """For each step, which sequences have it, [batch, 1]; None where all do.
+def _going(at: Lowering, length: int, batch: int) -> SSAValue | None:
+    """For each step, which sequences have it, [steps, batch, 1]; None where all have all.
 
     A sequence that ends keeps its state and gives zeros. One that is read backwards begins at its
     own end, as its state before is the first one.
     """
-    if not at.has(4):
-        return [None] * length
-    if at.shape(4) != (batch,):
-        raise at.misfit(f"{batch} sequences have lengths {list(at.shape(4))}")
-    known = at.constant(4)
-    lengths = at.reshape(at.cast(at.tensor(4), np.int32), (batch, 1))
-    return [
-        None if known is not None and (known > time).all() else at.apply("less", time, lengths)
-        for time in range(length)
-    ]
-
-
-def _all_going(at: Lowering, length: int, batch: int) -> SSAValue | None:
-    """The same for all steps at once, [steps, batch, 1]; None where all sequences have all."""
     if not at.has(4):
         return None
     if at.shape(4) != (batch,):

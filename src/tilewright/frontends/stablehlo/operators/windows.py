@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.frontends import moves
-from tilewright.frontends.stablehlo.limits import MAX_TABLE
+from tilewright.frontends.limits import MAX_TABLE
 from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.operators.movement import padded
 from tilewright.frontends.stablehlo.operators.reductions import (
