@@ -20,9 +20,14 @@ from onnx import helper, numpy_helper
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
-from tilewright.graph.passes import place_pipeline, prepare_pipeline
+from tilewright.graph.passes import (
+    address_pipeline,
+    kernel_pipeline,
+    layout_pipeline,
+    simplify_pipeline,
+)
 from tilewright.graph.values import value_names
-from tilewright.ir.passes import CompilerContext, PassRunner
+from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
 from tilewright.machine import Machine
 from tilewright.planning import Planner
 from tilewright.planning.domain import Kernel
@@ -69,11 +74,17 @@ def model(c: int, size: int, stride: int, co: int, taps: int) -> onnx.ModelProto
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def _pipeline(target: Machine) -> list[PassEntry]:
+    """All passes of the graph, from the model as it is to addresses."""
+    numbers = [*simplify_pipeline(target), *kernel_pipeline(target)]
+    return [*numbers, *layout_pipeline(target), *address_pipeline()]
+
+
 def kernels(made: onnx.ModelProto, target: Machine, fused: bool) -> list[Kernel]:
     """The convolutions' kernels with the layouts that they have in a package."""
     imported = import_onnx(made)
     context = CompilerContext(target, imported.weights)
-    steps = [*prepare_pipeline(target), *place_pipeline(target)]
+    steps = _pipeline(target)
     kept = [entry for entry in steps if not isinstance(entry.step, FuseSeparable)]
     where = next(n for n, entry in enumerate(steps) if isinstance(entry.step, FuseSeparable))
     runner = PassRunner(context)
@@ -118,7 +129,7 @@ def _taken(made: onnx.ModelProto, target: Machine) -> list[KernelOp]:
     """The convolutions' kernels when the planner decides."""
     imported = import_onnx(made)
     context = CompilerContext(target, imported.weights)
-    steps = [*prepare_pipeline(target), *place_pipeline(target)]
+    steps = _pipeline(target)
     PassRunner(context).run(imported.module, steps, "")
     found = [op for op in network_of(imported.module).block.ops if isinstance(op, KernelOp)]
     return [op for op in found if op.operations[0].name.endswith("conv")]

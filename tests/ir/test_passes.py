@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.graph.passes.pass_networks import Builder, accelerator, context
+from tests.graph.passes.pipelines import prepare_pipeline
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import network_of
-from tilewright.graph.passes import prepare_pipeline
 from tilewright.ir import Context, ModuleOp, ModulePass, Operation, StringAttr, to_text
 from tilewright.ir.passes import PassEntry, PassRunner, made_of
 from tilewright.ir.types import tensor

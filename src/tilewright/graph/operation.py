@@ -76,7 +76,7 @@ class Operation(IRDLOperation):
     """Base of the operations that compute: any number of tensors in, one tensor out.
 
     A subclass states four things side by side: its definition (``name`` and ``DEFAULTS``: every
-    attribute and its value when absent; one whose default is None may be absent), its shape rule
+    attribute and its value when absent, None where it has none then, or ``STATED``), its shape rule
     (``infer``), its meaning (``evaluate``) and its domain (``stage``).
     """
 

@@ -10,10 +10,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.frontends.onnx.onnx_models import onnxruntime_of
+from tests.graph.passes.pipelines import prepare_pipeline
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.passes import prepare_pipeline
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.report.onnx_reference import exact_session

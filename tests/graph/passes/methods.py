@@ -3,9 +3,9 @@
 from typing import Any
 
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+from tests.graph.passes.pipelines import prepare_pipeline
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes import prepare_pipeline
 from tilewright.graph.passes.own import own_passes
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import PassRunner

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tests.graph.passes.pass_networks import accelerator, context, inputs_of, random_network
+from tests.graph.passes.pipelines import prepare_pipeline
 from tests.slow import but_fast
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.operation import Operation
-from tilewright.graph.passes import prepare_pipeline
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue

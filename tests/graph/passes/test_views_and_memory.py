@@ -9,11 +9,11 @@ from tests.graph.passes.pass_networks import (
     context,
     random_network,
 )
+from tests.graph.passes.pipelines import place_pipeline, prepare_pipeline
 from tilewright.codegen.program.concurrent import Span
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, ScratchOp, network_of
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion
 from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.fuse_pointwise import FusePointwise

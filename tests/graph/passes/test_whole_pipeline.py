@@ -17,12 +17,13 @@ from tests.graph.passes.pass_networks import (
     inputs_of,
     random_network,
 )
+from tests.graph.passes.pipelines import pipeline, place_pipeline, prepare_pipeline
 from tests.graph.passes.test_fix_numbers import calibrate
 from tests.slow import but_fast
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations import parse
-from tilewright.graph.passes import PASSES, pipeline, place_pipeline, prepare_pipeline
+from tilewright.graph.passes import PASSES
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.own import own_passes
 from tilewright.graph.passes.quantise import quantise_pipeline

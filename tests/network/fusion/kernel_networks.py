@@ -6,8 +6,8 @@ import onnx
 
 from benchmarks import models
 from tests.graph.passes.pass_networks import Builder, context
+from tests.graph.passes.pipelines import prepare_pipeline
 from tilewright.graph.dialect import KernelOp, NetworkOp, network_of
-from tilewright.graph.passes import prepare_pipeline
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner

@@ -23,7 +23,6 @@ from tilewright.graph.passes.quantise import Quantise
 from tilewright.graph.passes.read_short_floats import ReadShortFloats
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.state_scales import StateScales
-from tilewright.graph.passes.subsample import Subsample
 from tilewright.graph.passes.unroll_loops import UnrollLoops
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
@@ -53,7 +52,6 @@ PASSES: dict[str, type[ModulePass]] = {
         ReadShortFloats,
         Simplify,
         StateScales,
-        Subsample,
         UnrollLoops,
     )
 }
@@ -99,22 +97,8 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
         *passes_of(machine).kernel_passes(),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         *(stated if is_mixed(machine) else []),
-        PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),
     ]
-
-
-def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
-    """The passes up to the kernels in float32: what calibration runs on."""
-    return [*simplify_pipeline(machine), *kernel_pipeline(machine, host)]
-
-
-def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[PassEntry]:
-    """The passes from the kernels on: numbers, layouts, addresses.
-
-    ``exact_memory`` lets the plan of memory search for the least peak.
-    """
-    return [*layout_pipeline(machine), *address_pipeline(exact_memory=exact_memory)]
 
 
 def layout_pipeline(machine: Machine) -> list[PassEntry]:
@@ -146,12 +130,3 @@ def address_pipeline(*, exact_memory: bool = False) -> list[PassEntry]:
             PlanMemory(exact=exact_memory), "last: every value that needs memory is known now"
         ),
     ]
-
-
-def pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
-    """The graph part of the pipeline, each pass with the reason why it stands where it stands.
-
-    ``host`` names operations or nodes that are to run on the host. On machines that compute in
-    fixed point, fix-numbers needs the ranges that a calibration between the two halves gives.
-    """
-    return [*prepare_pipeline(machine, host), *place_pipeline(machine)]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.graph.passes.methods import anchors, apply_methods, methods
 from tests.graph.passes.pass_networks import Builder, context
+from tests.graph.passes.pipelines import place_pipeline, prepare_pipeline
 from tests.slow import but_fast
 
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
-from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.methods import WORTH, Form, Priced, select, worthwhile
 from tilewright.graph.passes.own import own_passes

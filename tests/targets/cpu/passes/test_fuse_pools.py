@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+from tests.graph.passes.pipelines import place_pipeline, prepare_pipeline
 
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue

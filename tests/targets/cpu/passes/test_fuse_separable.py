@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.graph.passes.methods import methods
 from tests.graph.passes.pass_networks import Builder, assert_same, context, evaluate, inputs_of
+from tests.graph.passes.pipelines import place_pipeline, prepare_pipeline
 
 from tilewright.graph.dialect import KernelOp, ScratchOp, network_of
-from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import PassRunner
