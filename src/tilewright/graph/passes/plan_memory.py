@@ -87,16 +87,15 @@ def check_room(plan: MemoryPlan, machine: Machine) -> None:
     total = plan.peak if apart else plan.weight_bytes + plan.peak
     if room is None or total <= room:
         return
+    largest = ", ".join(f"{name} {size:,}" for name, size in plan.alive[:LISTED])
     if apart:
-        largest = ", ".join(f"{name} {size:,}" for name, size in plan.alive[:LISTED])
         reason = (
             f"activations take {total:,} bytes ({largest}), {total - room:,} more than the "
             f"{room:,} of {machine.main}"
         )
-        raise refuse("memory-capacity", reason, plan.busiest, "a smaller batch, or smaller images")
-    largest = ", ".join(f"{name} {size:,}" for name, size in plan.alive[:LISTED])
-    reason = (
-        f"weights ({plan.weight_bytes:,} bytes) and activations ({plan.peak:,}; {largest}) take "
-        f"{total:,} bytes of {machine.main}, which has {room:,}: {total - room:,} too few"
-    )
+    else:
+        reason = (
+            f"weights ({plan.weight_bytes:,} bytes) and activations ({plan.peak:,}; {largest}) "
+            f"take {total:,} bytes of {machine.main}, which has {room:,}: {total - room:,} too few"
+        )
     raise refuse("memory-capacity", reason, plan.busiest, "a smaller batch, or smaller images")
