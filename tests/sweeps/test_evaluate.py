@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
+from tests.frontends.onnx.loop_models import recurrent
+from tests.slow import but_fast
 from tests.sweeps.models import MACHINE, small_model
+from tilewright.compiler.loops import every_kernel
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.planning import Planner
 from tilewright.sweeps import Row, sweep
@@ -31,6 +35,22 @@ def test_full_effort_plans_as_compile_does(tmp_path: Path) -> None:
     assert row.granule_bound_cycles == sum(plan.granule_bound for plan in plans)
     assert row.moved_bytes == sum(plan.moved_bytes for plan in plans)
     assert row.kernels == len(plans)
+
+
+@pytest.mark.parametrize("machine", but_fast([MACHINE, "cambricon-x"], []))
+def test_rounds_of_a_loop_are_counted_and_planned_once(machine: str, tmp_path: Path) -> None:
+    path = tmp_path / "gru.onnx"
+    onnx.save(recurrent("GRU", length=20), path)
+    (row,) = sweep(str(path), machine, {"clock_hz": [2e8]}, effort="full")
+    target, varied = resolve(machine, values={"clock_hz": 2e8})
+    with target.planner("model", varied) as ask:
+        state = run_pipeline(path, target, varied, ask=ask, until="plan", loops=True)
+    every = [each for each in every_kernel(state) if each.compiled.schedule is not None]
+    assert {each.rounds for each in every} == {1, 20}
+    plans = [(each.rounds, each.state.plans[each.compiled.kernel.symbol]) for each in every]
+    assert row.cycles == pytest.approx(sum(rounds * plan.cycles for rounds, plan in plans))
+    assert row.moved_bytes == sum(rounds * plan.moved_bytes for rounds, plan in plans)
+    assert row.kernels == len(plans) < 40
 
 
 def test_quick_effort_is_simulated_and_never_better_than_full(tmp_path: Path) -> None:

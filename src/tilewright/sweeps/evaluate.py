@@ -8,7 +8,7 @@ came before.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
+from tilewright.compiler.loops import every_kernel
 from tilewright.compiler.pipeline import PIPELINE, Stage, advance
 from tilewright.compiler.state import CompilationState, Model, context_of
 from tilewright.errors import TilewrightError, refuse
@@ -26,7 +27,7 @@ from tilewright.machine import Machine
 from tilewright.machine.energy import area_of, has_energy, network_energy
 from tilewright.machine.forms import machine_of
 from tilewright.numerics.formats import numbers_of
-from tilewright.planning import Planner
+from tilewright.planning import Plan, Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.runtime.executable import quiet
 from tilewright.runtime.manifest import digest_of_file
@@ -46,7 +47,7 @@ MOST_MODELS = 8
 """Models that a process keeps in mind, those that were asked for last."""
 
 _BEFORE = "kernels"
-_AFTER = ("numbers, layouts, memory", "plan")
+_AFTER = ("loops", "numbers, layouts, memory", "plan")
 _STAGES: Mapping[str, Stage] = {stage.name: stage for stage in PIPELINE}
 
 
@@ -165,6 +166,7 @@ class Bench:
             started.factors,
         )
         state.numbers, state.ranges, state.notes = started.numbers, started.ranges, [*started.notes]
+        state.loop_samples = started.loop_samples
         state.runner.context = context_of(state, started.runner.context.ranges)
         _STAGES["kernels"].run(state)
         if machine.number.kind != "fixed":
@@ -196,7 +198,7 @@ class Bench:
             self.target, machine, _opened(study, model), study.shapes, None, quiet,
             PassRunner(CompilerContext(machine)), planner,
         )  # fmt: skip
-        state.caffemodel = study.caffemodel
+        state.caffemodel, state.loops_kept = study.caffemodel, True
         state.numbers = None if study.numbers is None else numbers_of(study.numbers)
         return state
 
@@ -213,15 +215,23 @@ class Bench:
             raise refuse("sweep-worker", reason, model, "begin the sweep anew")
 
     def _figures(self, row: Row, state: CompilationState) -> Row:
-        plans = [state.plans[k.kernel.symbol] for k in state.kernels if k.schedule is not None]
-        cycles = sum(plan.cycles for plan in plans)
+        every = list(every_kernel(state))
+        planned = [each for each in every if each.compiled.schedule is not None]
+
+        def total(figure: Callable[[Plan], float]) -> float:
+            return sum(
+                each.rounds * figure(each.state.plans[each.compiled.kernel.symbol])
+                for each in planned
+            )
+
+        cycles = total(lambda plan: plan.cycles)
         peaks, energies = dict[str, int](), list[dict[str, float]]()
-        for item in state.kernels:
-            if item.schedule is not None:
-                program = self._program(state, item)
-                for memory, size in program.peaks.items():
-                    peaks[memory] = max(peaks.get(memory, 0), size)
-                energies.append(program.counts.energy(state.machine))
+        for each in planned:
+            program = self._program(each.compiled, state)
+            for memory, size in program.peaks.items():
+                peaks[memory] = max(peaks.get(memory, 0), size)
+            energy = program.counts.energy(state.machine)
+            energies.append({name: each.rounds * part for name, part in energy.items()})
         areas = area_of(state.machine)
         energy = (
             sum(network_energy(energies, state.machine, cycles).values())
@@ -234,17 +244,17 @@ class Bench:
             row.values,
             cycles=cycles,
             seconds=cycles / state.machine.clock_hz,
-            bound_cycles=sum(plan.physical_bound for plan in plans),
-            granule_bound_cycles=sum(plan.granule_bound for plan in plans),
-            moved_bytes=sum(plan.moved_bytes for plan in plans),
+            bound_cycles=total(lambda plan: plan.physical_bound),
+            granule_bound_cycles=total(lambda plan: plan.granule_bound),
+            moved_bytes=int(total(lambda plan: plan.moved_bytes)),
             peak_bytes=dict(sorted(peaks.items())),
             energy_pj=energy,
             area_mm2=sum(areas.values()) if areas else None,
-            kernels=len(plans),
-            host_kernels=len(state.kernels) - len(plans),
+            kernels=len(planned),
+            host_kernels=len(every) - len(planned),
         )
 
-    def _program(self, state: CompilationState, item: CompiledKernel) -> ProgramFigures:
+    def _program(self, item: CompiledKernel, state: CompilationState) -> ProgramFigures:
         """What a kernel's tile program takes of memories, and what it does."""
         assert item.schedule is not None
         form, names = canonical(item.kernel)
