@@ -1,4 +1,4 @@
-"""What programs may ask of their machine, and what may stand in a macro."""
+"""Rules for programs: the sizes of their machine, and the instructions that macros hold."""
 
 from __future__ import annotations
 
