@@ -31,16 +31,20 @@ def disagreement(case: Case, target: str, options: tuple[str, ...] = ()) -> str:
     if plans != engines:
         return f"plan has {_apart(plans, engines)} that compile has not"
     told: Any = explained
-    places = {row["name"]: row["engine"] for row in told["added_kernels"]}
-    for node in told["nodes"]:
-        if node["place"] in ("accelerator", "host"):
-            places |= dict.fromkeys(node["kernels"], node["place"])
     named = {row["name"] for row in manifest["kernels"] if row["nodes"]}
-    if untold := sorted(named - places.keys()):
-        return f"explain has no {', '.join(untold)}"
-    if any(engines[name] != places[name] for name in engines.keys() & places.keys()):
-        return f"explain has {_apart(places, engines)} that compile has not"
-    return ""
+    told: Any = explained
+    untold = set(named)
+    for row in told["added_kernels"]:
+        if engines.get(row["name"]) != row["engine"]:
+            return f"explain has {row['name']} on {row['engine']}"
+    for node in told["nodes"]:
+        # A node of several kernels is on the host if one of them is.
+        places = {engines.get(name, "nothing") for name in node["kernels"]}
+        if places and node["place"] != ("host" if "host" in places else places.pop()):
+            return f"explain has {node['node']} on {node['place']}"
+        untold -= {*node["kernels"]}
+    untold -= {row["name"] for row in told["added_kernels"]}
+    return f"explain has no {', '.join(sorted(untold))}" if untold else ""
 
 
 def _apart(found: dict[str, str], wanted: dict[str, str]) -> str:
