@@ -78,6 +78,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
         arguments = ("compile", made.model, "-t", "cambricon-x", "-o", made.package, "-q")
         assert call(*arguments).exit_code == 0
         shutil.copy(HLAL, made.folder / "program.hlal")
+        shutil.copy(EXAMPLES / "import" / "zigzag.yaml", made.folder / "array.yaml")
         assert call("compile", made.model, "--emit", "tile", "-o", made.folder / "k.mlir", "-q")
         yield made
 
@@ -104,6 +105,7 @@ BASE = {
     "calibrate": "calibrate -o @/calibration.json",
     "dlplib": "dlplib -o @/dlplib",
     "targets": "targets cambricon-x",
+    "import-machine": "import-machine @/array.yaml -o @/machine.toml",
     "opt": "opt --list",
     "asm": "asm @/program.hlal -t cambricon -o @/words.bin",
     "disasm": "disasm @/package",
@@ -161,6 +163,8 @@ OWN = {
     ("fuse", "--cost"): "--cost simulated",
     ("fuse", "--pattern"): "--pattern conv->max_pool",
     ("fuse", "--search"): "--search paths",
+    ("import-machine", "--element"): "--element fixed16",
+    ("import-machine", "--output"): "--output @/array.toml",
     ("memory", "--svg"): "--svg @/memory.svg",
     ("opt", "--list"): "--list",
     ("opt", "--passes"): "-p place-moves @/kernel.mlir",

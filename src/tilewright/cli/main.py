@@ -79,6 +79,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "targets:targets",
         "List the targets, or show the machine of one of them or of a file.",
     ),
+    "import-machine": (
+        "import_machine:import_machine_command",
+        "Read other tools' hardware (ZigZag's, AccelForge's) as a machine file.",
+    ),
     "opt": ("opt:opt", "Parse a graph or tile file, run passes, and print it."),
     "asm": ("asm:asm", "Assemble text into instruction words."),
     "disasm": (
