@@ -18,10 +18,10 @@ from benchmarks.papers.ascend import (
     tables,
     traffic,
 )
+from benchmarks.papers.ascend.fractal import METHODS
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 
-from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.fractal import METHODS
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.timing import simulate
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.papers.ascend import ladder, pairs
+from benchmarks.papers.ascend.fractal import METHODS, fractalise
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.planning import Budget, Planner
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
-from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import network_machine

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.machine import Machine
 from tilewright.planning import Budget, Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import heads as layout_of_heads
 from tilewright.targets.ascend.formats import nz
 from tilewright.targets.ascend.grids import GridPlans

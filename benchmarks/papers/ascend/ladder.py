@@ -19,9 +19,9 @@ from hashlib import sha256
 from math import ceil
 from typing import Any, Literal
 
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.codegen.nest.value import Value, equal
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.machine import ASCEND_910B1, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import Buffer, Command, Loop, Place, Program, Region, Tensor
 from tilewright.targets.ascend.timing import Timing, simulate

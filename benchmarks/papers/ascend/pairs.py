@@ -14,9 +14,9 @@ from functools import cache
 from math import ceil
 from typing import Any
 
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.ladder import DDR, L2, Case, Layout, nest
 from benchmarks.report import Column, Table
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.machine import ASCEND_910B1
 from tilewright.targets.ascend.timing import simulate
 

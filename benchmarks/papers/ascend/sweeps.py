@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.papers.ascend import SIZES, core_with
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from benchmarks.papers.ascend.sweep_picture import draw
 from benchmarks.report import RESULTS, Column, Table, percent, whole
 from tilewright.errors import TilewrightError
 from tilewright.planning.planners.stationary import Kind, Stationary, Tile
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.injected import Injected
 from benchmarks.papers.ascend.loops import LOOPS
 from benchmarks.report import Column, Table, whole
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.machine import ASCEND_910B1
 from tilewright.targets.ascend.program import Barrier, Executed, Flag, trace
 from tilewright.targets.ascend.proof import prove_trace

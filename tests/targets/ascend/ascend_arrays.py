@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from benchmarks.papers.ascend.handovers import synchronised
 from numpy.typing import NDArray
 
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import nz, padded
 from tilewright.targets.ascend.host import Kernel, Outcome, build
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci

@@ -15,19 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+from benchmarks.papers.ascend.fractal import METHODS, fractalise
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
 from tests.targets.ascend.element_kernels import elementwise, normal
+from tests.targets.ascend.moved_kernels import move_program, transposed
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, build_all
-from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
-from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import (
@@ -254,9 +254,9 @@ def _rows(random: Random) -> Program:
 
 def _transposition(random: Random) -> Program:
     rows, columns = _number(random, 1, 150), _number(random, 1, 60)
-    dims = Dim(columns, 1), Dim(rows, columns)
     element = str(random.choice(["half", "float"]))
-    return move_elements(dims, ASCEND_910, element, size=rows * columns, name="kernel")
+    program = move_program(transposed((rows, columns), (1, 0), element))
+    return replace(program, name="kernel")
 
 
 def _format(random: Random) -> Program:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import NodeProto, helper
 from tests.slow import but_fast, dealt
 from tests.targets.ascend.ascend_arrays import built, run
+from tests.targets.ascend.moved_kernels import requantised
 from tests.targets.ascend.operation_networks import compiled
 
 from tilewright.errors import TilewrightError
@@ -21,7 +22,6 @@ from tilewright.runtime.executable import Executable
 from tilewright.targets.ascend import isa, lower
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.formats import image, matrices
-from tilewright.targets.ascend.kernels.quantise import Blocks, converted
 from tilewright.targets.ascend.lowering.launches import Launches
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Buffer, Place, Program
@@ -257,9 +257,9 @@ def test_images_in_rows_are_quantised_on_all_cores(tmp_path: Path) -> None:
     executable = check_convolution(*case, "ascend910", tmp_path)
     runner = executable.runner
     assert isinstance(runner, AscendRunner)
-    own = [launch for launch in runner.launches if "_quantise_" in launch.function]
-    assert len(own) == 2
-    assert all(launch.blocks == 32 for launch in own)
+    own = [launch for launch in runner.launches if "_window" not in launch.function]
+    assert len(own) >= 2
+    assert all(launch.blocks >= 16 for launch in own)
 
 
 def check_convolution(
@@ -328,15 +328,7 @@ def test_products_of_two_activations_stay_in_half_precision(tmp_path: Path) -> N
     np.testing.assert_array_equal(network.outputs({"x": x, "y": y})["p"], expected)
 
 
-FORMS: list[tuple[tuple[int, ...], bool]] = [
-    # shape, whether halves come in rows
-    ((48, 96), False),
-    ((3, 20, 40), False),
-    ((2, 32, 64), True),
-    ((1, 256, 32), True),
-    ((2, 20, 7, 9), False),
-    ((1, 64, 28, 28), False),
-]
+FORMS = [(48, 96), (3, 20, 40), (33, 17), (2, 20, 7, 9), (1, 64, 28, 28), (1, 3, 9, 9)]
 
 
 def form(shape: Sequence[int], width: int) -> Layout:
@@ -346,52 +338,30 @@ def form(shape: Sequence[int], width: int) -> Layout:
     return matrices(len(shape), element_bytes=width)
 
 
-@pytest.mark.parametrize("case", but_fast(FORMS, FORMS[::2]))
-def test_blocks_of_halves_and_of_integers(case: tuple[tuple[int, ...], bool]) -> None:
-    shape, plain = case
+@pytest.mark.parametrize("cores", [1, 32])
+@pytest.mark.parametrize("shape", but_fast(FORMS, FORMS[1:4:2]))
+def test_blocks_of_halves_and_of_integers(shape: tuple[int, ...], cores: int) -> None:
     random = np.random.default_rng(len(shape))
     x = random.normal(0, 4, shape).astype(np.float16)
     halves, integers = form(shape, 2), form(shape, 1)
-    rows, columns = shape[-2:]
-    pictures = len(shape) == 4
-    of = Blocks(
-        shape[0] if pictures else int(np.prod(shape[:-2])),
-        rows * columns if pictures else -(-rows // 16) * 16,
-        -(-(shape[1] if pictures else columns) // 32),
-        -(-(shape[1] if pictures else columns) // 16),
-        plain,
-    )
-    program = converted(of, "quantise", ("0.06f", "3.0f"), ASCEND_910, "narrow")
-    given = x.ravel() if plain else halves.pack(x).ravel()
-    room = np.zeros(16, np.float16)
-    size = int(np.prod(integers.physical_shape(shape)))
-    kernel = built(program)
-    back = (
-        built(converted(of, "dequantise", ("-3.0f", "0.06f"), ASCEND_910, "widen"))
-        if not plain
-        else None
-    )
+    layouts = str(halves), str(integers)
+    there = requantised("quantise_linear", shape, 0.06, 3, layouts, cores)
+    again = requantised("dequantise_linear", shape, 0.06, 3, layouts[::-1], cores)
+    kernel, back = built(there), built(again)
+    physical = integers.physical_shape(shape)
+    size = int(np.prod(physical))
     for order in (0, 5, 77):
-        arguments = {
-            "halves": np.concatenate([given, room]),
-            "integers": np.full(size + 32, 99, np.int8),
-        }
-        run(kernel, arguments, order)
-        outcome = integers.unpack(
-            arguments["integers"][:size].reshape(integers.physical_shape(shape)), shape
-        )
+        given = np.concatenate([halves.pack(x).ravel(), np.zeros(16, np.float16)])
+        found = np.full(size + 32, 99, np.int8)
+        run(kernel, {"x": given, "out": found}, order, there.blocks)
+        outcome = integers.unpack(found[:size].reshape(physical), shape)
         expected = quantised(x, np.float32(0.06), 3, np.int8)
         np.testing.assert_array_equal(outcome, expected)
-        if back is None:
-            continue
-        wide_room = np.full(given.size + 16, np.nan, np.float16)
-        arguments = {"integers": arguments["integers"], "halves": wide_room}
-        run(back, arguments, order)
-        wide = halves.unpack(
-            arguments["halves"][: given.size].reshape(halves.physical_shape(shape)), shape
-        )
+        wide = np.full(given.size, np.nan, np.float16)
+        run(back, {"x": found, "y": np.full(8, 0.06, np.float32), "out": wide}, order, again.blocks)
+        plain = halves.unpack(wide[:-16].reshape(halves.physical_shape(shape)), shape)
         values = ((expected - 3).astype(np.float32) * np.float32(0.06)).astype(np.float16)
-        np.testing.assert_array_equal(wide, values)
+        np.testing.assert_array_equal(plain, values)
 
 
 def test_the_cube_refuses_other_pairs_of_types() -> None:

@@ -21,8 +21,8 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.system.typed_json import from_json
-from tilewright.targets.ascend.lower import STAGES
-from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend import lower
+from tilewright.targets.ascend.lowering.launches import Launches
 from tilewright.targets.ascend.runner import AscendRunner
 
 APART: Mapping[str, Any] = {"fusion": "off"}
@@ -380,10 +380,10 @@ def test_images_become_transposed_operands(tmp_path: Path) -> None:
 def test_copies_that_cannot_be_lowered_run_on_the_host_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(launches: Launches, *_: object) -> Value:
+    def refuse(launches: Launches, *_: object) -> None:
         raise launches.refusal("there is no such change of format")
 
-    monkeypatch.setitem(STAGES, "convert_layout", refuse)
+    monkeypatch.setattr(lower, "moved", refuse)
     package = tilewright.compile(gram(tmp_path / "gram.onnx", 16, 5, 3), "ascend910")
     inputs = {"x": np.random.default_rng(5).normal(size=(1, 16, 6, 6)).astype(np.float32)}
     assert package.check(inputs, package.run(inputs)).equal

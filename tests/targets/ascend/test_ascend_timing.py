@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.slow import but_fast
 
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.program import Buffer, Place, Program, Tensor
 from tilewright.targets.ascend.timing import simulate

@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.papers.ascend.fractal import fractalise
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.targets.ascend.cube_kernels import Convolution, levels, program_of
 from tests.targets.ascend.element_kernels import elementwise
 
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import SHIM
-from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.vector_primitives import ROOM

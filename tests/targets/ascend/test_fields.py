@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from onnx import helper
 from tests.targets.ascend.operation_networks import compiled
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.machine import MAX_FIELD
 from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Tensor
 

@@ -6,23 +6,29 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from benchmarks.papers.ascend.fractal import fractalise
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from tests.slow import but_fast, crossed
 from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.element_kernels import broadcast, elementwise, folded, normal, pooled
+from tests.targets.ascend.moved_kernels import move_program, surrounded, transposed
 from tests.targets.ascend.mutations import Mutated, arguments, generated, loop_of, mutants
 
+from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
-from tilewright.targets.ascend.kernels.channels import to_blocks
-from tilewright.targets.ascend.kernels.fractal import fractalise
-from tilewright.targets.ascend.kernels.moves import Dim, move_elements
 from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Flag, Loop, Program, statements, trace
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.vector_primitives import ROOM
+
+
+def moved(of: Kernel) -> Program:
+    """A kernel that moves elements."""
+    return replace(move_program(of), name="kernel")
+
 
 KERNELS: dict[str, Callable[[], Program]] = {
     "product": lambda: matmul(
@@ -53,12 +59,8 @@ KERNELS: dict[str, Callable[[], Program]] = {
     "broadcast": lambda: broadcast(
         "mul", (3, 20, 17), {"x": (3, 20, 17), "y": (20, 1)}, ASCEND_910, name="kernel"
     ),
-    "transposition": lambda: move_elements(
-        (Dim(3, 1), Dim(130, 3)),
-        ASCEND_910,
-        size=390,
-        name="kernel",
-    ),
+    "transposition": lambda: moved(transposed((130, 3), (1, 0), "float")),
+    "padding": lambda: moved(surrounded((3, 20), (1, 2, 0, 3), 1.5)),
     "attention": lambda: Heads(1, 2, 40, 33, 16, 16, 0.25, (1, 1, 1, 33)).program(),
     "pool": lambda: pooled("max_pool", (1, 48, 5, 7), (3, 2), pads=(1, 0, 1, 0)),
     "to rows": lambda: fractalise(33, 50, "improved", ASCEND_910, "kernel", back=True),
@@ -134,7 +136,9 @@ def test_of_more_slots_than_events_fewer_take_turns(slots: int, turns: int) -> N
 
 def test_of_too_few_events_one_barrier_of_all_pipes_takes_the_place() -> None:
     """With one event a pair; the barrier is needed, as each flag is."""
-    program = synchronised(to_blocks(1, 35, 32, ASCEND_910, "kernel", back=True), events=1)
+    program = synchronised(
+        fractalise(33, 50, "improved", ASCEND_910, "kernel", back=True), events=1
+    )
     barriers = [each for each in statements(program.body) if isinstance(each, Barrier)]
     assert [barrier.pipe for barrier in barriers].count("ALL") == 1
     assert {step.event for step in trace(program) if isinstance(step.statement, Flag)} == {0}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, prod
 
 import numpy as np
@@ -10,16 +9,16 @@ import pytest
 from tests.slow import but_fast
 
 from tilewright.codegen.program.interface import CompiledKernel
-from tilewright.errors import TilewrightError
 from tilewright.planning import Planner
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
 from tilewright.targets.ascend.elements import as_elements, as_folds, as_rows
 from tilewright.targets.ascend.formats import image, nz
-from tilewright.targets.ascend.grids import GridPlans, Step, steps_of, vector_grids
+from tilewright.targets.ascend.grids import GridPlans, Step, steps_of
 from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device
 from tilewright.targets.ascend.lowering.walk import shared_loops
 from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.moves import as_moves
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import core_of
 from tilewright.targets.ascend.target import AscendTarget
@@ -71,26 +70,36 @@ CASES: dict[str, tuple[Kernel, tuple[Step, ...]]] = {
     "ragged rows": (as_rows(kernel("softmax", (4, 20, 33), reduced=(2,))), ()),
     "sums": (as_folds(kernel("reduce_sum", (64, 24), reduced=(1,))), (Step("r", 16, last=True),)),
     "all": (as_folds(kernel("reduce_sum", (64, 24), reduced=(0, 1))), ()),
-    "turn": (kernel("transpose", (40, 32), order=(1, 0)), (Step("d0", 1), Step("d1", 16, True))),
-    "odd turn": (kernel("transpose", (32, 40), order=(1, 0)), ()),
-    "to Nz": (kernel("convert_layout", (64, 96), ("", nz())), (Step("d0", 16), Step("d1", 16))),
-    "from Nz": (kernel("convert_layout", (64, 96), (nz(), "")), (Step("d0", 16), Step("d1", 16))),
-    "from odd Nz": (kernel("convert_layout", (64, 100), (nz(), "")), ()),
+    "turn": (
+        as_moves(kernel("transpose", (40, 32), order=(1, 0))),
+        (Step("p", 1), Step("c", 16, last=True)),
+    ),
+    "odd turn": (as_moves(kernel("transpose", (32, 40), order=(1, 0))), ()),
+    "to Nz": (
+        as_moves(kernel("convert_layout", (64, 96), ("", nz()))),
+        (Step("c", 16), Step("r", 16)),
+    ),
+    "from Nz": (
+        as_moves(kernel("convert_layout", (64, 96), (nz(), ""))),
+        (Step("r", 1), Step("c", 16, last=True)),
+    ),
+    "from odd Nz": (as_moves(kernel("convert_layout", (64, 100), (nz(), ""))), ()),
     "image": (
-        kernel("convert_layout", (2, 3, 8, 16), ("", image())),
-        (Step("d0", 1), Step("d2", 1), Step("d3", 16, last=True)),
+        as_moves(kernel("convert_layout", (2, 3, 8, 16), ("", image()))),
+        (Step("d0", 1), Step("c", 16), Step("p", 1)),
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name: str) -> None:
-    """As many blocks as parts; where nothing may be cut the plan is another planner's."""
+    """As many blocks as parts; where nothing may be cut the plan is another planner's, but for
+    the order in which rows are stored."""
     of, steps = CASES[name]
     assert steps_of(of) == steps
     plan = GridPlans(MACHINE, None)(of)
     if not steps:
-        assert plan is None
+        assert plan is None or not plan.schedule.shared
         return
     assert plan is not None
     honours = AscendTarget().honours_of([of.anchor.operation])
@@ -134,38 +143,9 @@ def sliced(random: np.random.Generator) -> Kernel:
 @pytest.mark.parametrize("seed", but_fast(range(16), range(8)))
 def test_no_two_blocks_of_a_slice_write_the_same(seed: int) -> None:
     """Elements that lie apart are written by a copy each, with what lies behind them."""
-    of = sliced(np.random.default_rng(seed))
+    of = as_moves(sliced(np.random.default_rng(seed)))
     planned = GridPlans(MACHINE, None)(of) or Planner(MACHINE).plan(of)
     module = tile_module(of, planned.schedule, MACHINE)
     device = Device(core_of(MACHINE))
     lower_kernel(device, CompiledKernel(of, planned.schedule, module), {})
     assert device.launches
-
-
-def test_parts_are_runs_and_few() -> None:
-    """Outer dims are cut to one index before inner ones are, into four parts a core at most; half
-    of the cores have one where dims give that many."""
-    of = kernel("gather", (4, 20, 32))
-    sizes = vector_grids(of, MACHINE.primitive("look_up"), 8)
-    rows = list(zip(sizes["d0"].tolist(), sizes["d1"].tolist(), strict=True))
-    for outer, inner in rows:
-        assert outer == 1 or inner == 20
-        assert 4 <= ceil(4 / outer) * ceil(20 / inner) <= 32
-    assert (1, 20) in rows and (1, 5) in rows
-
-
-def test_a_grid_that_no_kernel_takes_is_refused() -> None:
-    """Half a block of rows of Nz."""
-    of, _ = CASES["to Nz"]
-    plan = GridPlans(MACHINE, None)(of)
-    assert plan is not None
-    outer = plan.schedule.levels[0]
-    sizes = dict(outer.tile) | {"d0": 8}
-    wrong = replace(outer, tile=tuple(sizes.items()), order=tuple(sizes))
-    levels = (wrong, *plan.schedule.levels[1:])
-    schedule = replace(plan.schedule, levels=levels, shared=" ".join(sizes))
-    module = tile_module(of, schedule, MACHINE)
-    device = Device(core_of(MACHINE))
-    with pytest.raises(TilewrightError, match="no kernel with parts of 8 along d0"):
-        lower_kernel(device, CompiledKernel(of, schedule, module), {})
-    assert device.launches == []

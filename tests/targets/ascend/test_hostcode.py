@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from onnx import helper
 from tests.slow import but_fast
 from tests.targets.ascend.element_kernels import elementwise
@@ -17,7 +18,6 @@ from tests.targets.ascend.test_ascend_networks import gram
 import tilewright
 from tilewright.codegen.c.compiler import find_compiler
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import QUEUES, SHIM
 from tilewright.targets.ascend.hostcode import core_text
 from tilewright.targets.ascend.machine import ASCEND_910

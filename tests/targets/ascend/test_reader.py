@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from benchmarks.papers.ascend.fractal import fractalise
+from benchmarks.papers.ascend.handovers import synchronised
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
 from tests.targets.ascend.element_kernels import elementwise, normal
@@ -16,8 +18,6 @@ from tilewright.compiler.pipeline import resolve
 from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
 from tilewright.targets.ascend.program import Access, Executed, Program, trace

@@ -171,7 +171,7 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, planner: Planner) -> lis
             if _same_bytes(kernel, text, to)
         ]
         anyhow = [Choice((None, *others), text) for text in candidates(machine, kernel.result)]
-        return [*alike, *anyhow] if machine.number.is_short_float else anyhow
+        return alike or anyhow if machine.number.is_short_float else anyhow
     if kernel.on_host:
         if not all(isinstance(op, PointwiseOperation) for op in operations):
             return [row_major]

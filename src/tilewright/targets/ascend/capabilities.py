@@ -18,6 +18,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.own import CachedMemory, DividesUnlike, FormsKernels, SharedCache
 from tilewright.targets.ascend.attention import as_chain
 from tilewright.targets.ascend.elements import DIMS, as_elements, as_folds, as_rows
+from tilewright.targets.ascend.moves import as_moves
 
 
 class AscendMachine(OwnPasses, FormsKernels):
@@ -26,7 +27,7 @@ class AscendMachine(OwnPasses, FormsKernels):
     family: ClassVar[str] = "ascend"
 
     fractalise: Literal["planned", "naive", "improved", "vor", "dma"] = "planned"
-    """The method of every change between rows and Nz (kernels/fractal.py); ``planned`` takes the
+    """The method of every change between rows and Nz (lowering/moved.py); ``planned`` takes the
     fastest of each."""
 
     def dims(self) -> frozenset[str]:
@@ -34,8 +35,8 @@ class AscendMachine(OwnPasses, FormsKernels):
         return DIMS
 
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
-        """Attention as a chain, others over the dims of elements.py."""
-        return as_folds(as_rows(as_elements(as_chain(kernel))))
+        """Attention as a chain, others over the dims of elements.py and moves.py."""
+        return as_moves(as_folds(as_rows(as_elements(as_chain(kernel)))))
 
     def multiplies_computed_integers(self) -> bool:
         """No: on the way to L0B only blocks of 16-bit elements are transposed, so integers lie

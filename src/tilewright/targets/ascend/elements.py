@@ -28,19 +28,26 @@ from tilewright.targets.ascend.formats import image, matrices, padded
 from tilewright.targets.ascend.isa import LANES
 from tilewright.targets.ascend.kernels.folds import FOLD_OF
 from tilewright.targets.ascend.machine import BLOCK, CUBE
+from tilewright.targets.ascend.moves import MOVES, parts_of, planes
 from tilewright.targets.ascend.program import LENGTH
-from tilewright.targets.ascend.vector_primitives import CHOICES, OUTER, POINTS, SUMMED
+from tilewright.targets.ascend.vector_primitives import (
+    CHOICES,
+    OUTER,
+    POINTS,
+    QUANTISED,
+    SUMMED,
+)
 
-ELEMENTWISE = (*POINTS, "cast", *CHOICES)
+ELEMENTWISE = (*POINTS, "cast", *CHOICES, *QUANTISED)
 """Anchors of kernels that are computed element by element."""
 
 NORMAL = ("softmax", "layer_norm")
 """Anchors of kernels that take whole rows, or columns."""
 
-WALKED = (*ELEMENTWISE, *NORMAL, *FOLD_OF)
-"""Anchors of the vector unit's kernels that come from their tile programs."""
+WALKED = (*ELEMENTWISE, *NORMAL, *FOLD_OF, *MOVES)
+"""Anchors of the vector unit's kernels but pools."""
 
-DIMS = frozenset((*OUTER, *SUMMED, *"oerlcw", "axis"))
+DIMS = frozenset((*OUTER, *SUMMED, *"oerlcwp", "axis"))
 """The dims over which kernels are planned."""
 
 Shape = tuple[int, ...]
@@ -55,13 +62,14 @@ def is_flat(kernel: Kernel) -> bool:
 
 
 def is_ragged(kernel: Kernel) -> bool:
-    """Return True if a kernel stores several rows of no whole blocks: each writes a few bytes after
-    its end."""
+    """Return True if a kernel stores several rows, or parts of them, of no whole blocks: each
+    writes a few bytes after its end."""
     out = kernel.output
     if kernel.anchor.operation not in WALKED or is_flat(kernel) or out.layout:
         return False
     several = [d for d in kernel.anchor.dims if d.kind == "parallel" and d.extent > 1]
-    return len(several) > 1 and out.shape[-1] * out.element_bytes % BLOCK > 0
+    parts = parts_of(kernel)
+    return len(several) > 1 and any(part * out.element_bytes % BLOCK for part in parts)
 
 
 def as_elements(kernel: Kernel) -> Kernel:
@@ -76,6 +84,8 @@ def as_elements(kernel: Kernel) -> Kernel:
         dims, forms = _flat([*several, out])
     elif all(_in_rows(operand) for operand in (*several, out)):
         dims, forms = _rows(several, out)
+    elif all(_is_image(operand) for operand in (*several, out)):
+        dims, forms = _planes([*several, out])
     else:
         return kernel
     return _restated(kernel, dims, forms)
@@ -203,7 +213,21 @@ def _flat(operands: Sequence[Operand]) -> tuple[tuple[Dim, ...], Forms]:
 
 def _in_nz(operand: Operand) -> bool:
     rank = len(operand.shape)
-    return rank > 1 and bool(operand.layout) and _form(operand)[1] == matrices(rank)
+    layout = matrices(rank, element_bytes=operand.element_bytes) if rank > 1 else None
+    return bool(operand.layout) and _form(operand)[1] == layout
+
+
+def _is_image(operand: Operand) -> bool:
+    layout = image(operand.element_bytes)
+    return len(operand.shape) == 4 and _form(operand)[1] == Layout.parse(layout, 4)
+
+
+def _planes(operands: Sequence[Operand]) -> tuple[tuple[Dim, ...], Forms]:
+    """The dims of images whose blocks of channels differ: pixels are rows."""
+    count, channels, *sides = operands[-1].shape
+    shape = count, prod(sides), channels
+    dims = tuple(Dim(*pair) for pair in zip(("d0", "r", "c"), shape, strict=True))
+    return dims, {o.name: (shape, str(planes(3, BLOCK // o.element_bytes))) for o in operands}
 
 
 def _in_rows(operand: Operand) -> bool:
@@ -221,11 +245,12 @@ def _rows(operands: Sequence[Operand], out: Operand) -> tuple[tuple[Dim, ...], F
     outer = [f"d{number}" for number in range(len(extents) - 2)]
     names = (*outer, "l" if spread else "r", "c" if blocks or whole else "w")
     dims = tuple(Dim(*pair) for pair in zip(names, extents, strict=True))
-    nz = str(matrices(len(dims)))
-    forms = {
-        o.name: (shape, nz if _in_nz(o) else "") for o, shape in zip(every, shapes, strict=True)
-    }
-    return dims, forms
+
+    def layout(operand: Operand) -> str:
+        of = matrices(len(dims), element_bytes=operand.element_bytes)
+        return str(of) if _in_nz(operand) else ""
+
+    return dims, {o.name: (shape, layout(o)) for o, shape in zip(every, shapes, strict=True)}
 
 
 def merged(
@@ -270,6 +295,9 @@ def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, 
     if len(axes) != 1 or kernel.anchor.operation in CHOICES:
         return {}
     (axis,) = axes
+    if "r" in extents and kernel.anchor.operation == "convert_layout":
+        # Tiles of rows of a matrix, as they become Nz or rows again.
+        return {"r": LENGTH} if axis == len(shape) - 2 and "p" not in extents else {}
     if "r" in extents and kernel.anchor.operation in NORMAL:
         # Tiles are whole; those behind the length are left out.
         if _in_nz(out):

@@ -25,13 +25,12 @@ from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.planners.cores import ROUNDS, Columns, plan_cores
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.ascend.elements import ELEMENTWISE, WALKED, is_flat, is_ragged
-from tilewright.targets.ascend.formats import heads, image, matrices
+from tilewright.targets.ascend.elements import ELEMENTWISE, is_flat, is_ragged
 from tilewright.targets.ascend.isa import LANES as REPEAT
 from tilewright.targets.ascend.kernels.folds import FOLD_OF
-from tilewright.targets.ascend.lowering.moves import steps_of as steps_of_move
-from tilewright.targets.ascend.lowering.quantised import one_kernel
 from tilewright.targets.ascend.machine import BLOCK, CUBE
+from tilewright.targets.ascend.moves import MOVES, parts_of
+from tilewright.targets.ascend.vector_primitives import QUANTISED
 
 
 class Step(NamedTuple):
@@ -48,13 +47,14 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
     anchor = kernel.anchor
     out = kernel.output
     if anchor.operation in ELEMENTWISE:
-        if out.layout and out.shape[-1] % CUBE:
+        if out.layout and out.shape[-1] % CUBE and anchor.operation not in QUANTISED:
             return ()
         if is_flat(kernel):
             # Whole repeats, but of the elements of one.
-            unit = REPEAT if anchor.extents["e"] > REPEAT else CUBE
+            least = max(CUBE, BLOCK // out.element_bytes)
+            unit = REPEAT if anchor.extents["e"] > REPEAT else least
             return tuple(Step(dim.name, unit if dim.name == "e" else 1) for dim in anchor.dims)
-        return _physical(out) if out.layout else _rows(out, ())
+        return _in_blocks(_physical(out) if out.layout else _rows(out, ()), kernel)
     if anchor.operation in ("softmax", "layer_norm"):
         if not out.layout:
             return _rows(out, anchor.reduction)
@@ -63,15 +63,9 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
         return _rows(out, (), flat="r" in anchor.extents)
     if anchor.operation in ("max_pool", "average_pool"):
         return _units(out, (1, CUBE, 1))
-    if anchor.operation in ("transpose", "slice"):
+    if anchor.operation in MOVES:
         return _moved(kernel)
-    if anchor.operation == "gather":
-        return _rows(out, ())
-    if anchor.operation == "pad":
-        return _padded(kernel)
-    if anchor.operation in ("quantise_linear", "dequantise_linear"):
-        return _requantised(anchor.inputs[0], out)
-    return _relaid(kernel) if anchor.operation == "convert_layout" else ()
+    return ()
 
 
 def _dim(axis: Affine) -> str:
@@ -129,62 +123,23 @@ def _units(operand: Operand, units: Sequence[int]) -> tuple[Step, ...]:
 
 
 def _moved(kernel: Kernel) -> tuple[Step, ...]:
-    """Return the steps of a reordering of elements: where no elements are contiguous in the source,
-    each is written by a copy of its own, which also writes the bytes after it."""
-    steps = zip(steps_of_move(kernel.anchor), kernel.output.shape, strict=True)
-    runs = any(step == 1 for step, extent in steps if extent > 1)
-    return _rows(kernel.output, ()) if runs else ()
-
-
-def _padded(kernel: Kernel) -> tuple[Step, ...]:
-    """Return the steps outside of the axes that are padded."""
-    out, amounts = kernel.output, kernel.anchor.attribute("pads")
-    assert isinstance(amounts, tuple)
-    rank = len(out.shape)
-    axes = [axis for axis in range(rank) if amounts[axis] or amounts[rank + axis]]
-    if not axes:
-        return _rows(out, ())
-    if prod(out.shape[axes[-1] + 1 :]) % (BLOCK // out.element_bytes):
+    """Return the steps of a move. Parts of a padded row that are no whole blocks also write the
+    bytes after them."""
+    out = kernel.output
+    parts, per = parts_of(kernel), BLOCK // out.element_bytes
+    if len(parts) > 1 and any(part % per for part in parts):
         return ()
-    return _units(out, (1,) * axes[0])
+    return _in_blocks(_physical(out) if out.layout else _rows(out, ()), kernel)
 
 
-def _requantised(source: Operand, out: Operand) -> tuple[Step, ...]:
-    """Return the steps of a conversion between halves and integers, in the integers' layout."""
-    if not one_kernel(source, out):
-        return ()
-    integers = out if out.element == "int8" else source
-    if not integers.layout:
-        return _rows(out, (), flat=True) if out is integers else ()
-    return _physical(integers)
-
-
-def _relaid(kernel: Kernel) -> tuple[Step, ...]:
-    """Return the steps of a change of layout."""
-    (source,), out = kernel.anchor.inputs, kernel.output
-    rank = len(out.shape)
-    given, wanted = (Layout.parse(operand.layout, rank) for operand in (source, out))
-    if given.row_major and wanted.row_major:
-        return _rows(out, ())
-    if not given.row_major and not wanted.row_major:
-        return ()
-    blocked = wanted if given.row_major else given
-    back = wanted.row_major
-    if rank == 4 and blocked == Layout.parse(heads(), 4):
-        return () if back and out.shape[3] % CUBE else _units(out, (1, 1))
-    if rank == 4 and blocked == Layout.parse(image(), 4):
-        if back and prod(out.shape[2:]) % CUBE:
-            return ()
-        images = _units(out, (1,) if out.shape[1] % CUBE else (1, CUBE))
-        area = Operand("", out.shape[2:], out.access[2:], out.element)
-        return (*images, *_rows(area, (), flat=True))
-    if rank > 1 and blocked == matrices(rank):
-        if back and out.shape[-1] % CUBE:
-            return ()
-        axes = list(zip(out.access, out.shape, strict=True))[-2:]
-        dims = (_dim(axis) for axis, extent in axes if extent % CUBE == 0)
-        return tuple(Step(dim, CUBE) for dim in dims if dim)
-    return ()
+def _in_blocks(steps: Sequence[Step], kernel: Kernel) -> tuple[Step, ...]:
+    """Steps in whole blocks of columns, where an operand lies in such."""
+    units: dict[str, int] = {}
+    for operand in kernel.operands:
+        if operand.layout:
+            dim = _dim(operand.access[-1])
+            units[dim] = max(units.get(dim, 1), BLOCK // operand.element_bytes)
+    return tuple(step._replace(unit=max(step.unit, units.get(step.dim, 1))) for step in steps)
 
 
 def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
@@ -198,9 +153,6 @@ def vector_grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
         units = ceil(extents[dim] / unit)
         most = min(units, cores * ROUNDS // parts)
         sizes = {min(ceil(units / count) * unit, extents[dim]) for count in range(2, most + 1)}
-        if kernel.anchor.operation not in WALKED:
-            # A last part that is much shorter would make all tiles as short.
-            sizes = {size for size in sizes if 2 * (extents[dim] % size or size) >= size + unit}
         rows += [{**around, dim: size} for size in sorted(sizes, reverse=True)]
         around, parts = {**around, dim: min(unit, extents[dim])}, parts * units
         if last or parts > cores * ROUNDS:

@@ -92,11 +92,9 @@ def network_machine(core: DaVinci) -> Machine:
     layouts: dict[str, str] = dict.fromkeys(("input", "weight", "residual", "output"), "any")
     clipped = ("relu", "clip"), ("cast",)
     vector = elementwise("vector", points_of(core), layouts, epilogue=clipped)
-    # Fractalise, defractalise and the like.
-    formats = _anywhere("formats", ("convert_layout",), ("input",), ("float16", "int8"))
     widths = (2, 1)
     primitives = (*map(_product, widths), *map(_convolution, widths))
-    primitives = (*primitives, *map(_depthwise, widths), formats, vector)
+    primitives = (*primitives, *map(_depthwise, widths), vector)
     primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
     head = {"latency": int(core.mad_head)}
@@ -274,21 +272,6 @@ def _of_integers(primitive: Primitive) -> Primitive:
             "epilogue": (("dequantise_linear",), FUNCTIONS, ("cast",)),
             "reserved": {"ub": INTEGER_EPILOGUE_BYTES},
         }
-    )
-
-
-def _anywhere(
-    name: str, operations: tuple[str, ...], roles: tuple[str, ...], elements: tuple[str, ...] = ()
-) -> Primitive:
-    """An operation of the vector unit on elements as they lie, in any layout."""
-    storage = Storage(memory="ub", layout="any", elements=elements)
-    return Primitive(
-        name=name,
-        operations=operations,
-        engine="v",
-        operands=dict.fromkeys((*roles, "output"), storage),
-        cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
-        peak="d0*d1*d2*d3*d4*d5/128",
     )
 
 

@@ -43,9 +43,8 @@ from tilewright.machine.forms import first_reason
 from tilewright.targets.ascend.capabilities import AscendMachine
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
-from tilewright.targets.ascend.kernels.fractal import METHODS
 from tilewright.targets.ascend.lower import lower_kernel
-from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
+from tilewright.targets.ascend.lowering.launches import METHODS, Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
 from tilewright.tile.dialect import ProgramOp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
@@ -12,17 +12,14 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
-from tilewright.targets.ascend.elements import WALKED
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
-from tilewright.targets.ascend.lowering.cube import is_of_cube
 from tilewright.targets.ascend.machine import ASCEND_910, MOST_EVENTS, DaVinci
 from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Target
-from tilewright.tile.decisions import Decision
 
 
 class AscendTarget(Target):
@@ -32,9 +29,6 @@ class AscendTarget(Target):
     take_lengths = True
     elements = ("float16",)
     family = "ascend"
-    honoured_for = (
-        "products, convolutions, elementwise, rows, folds, pools; others take the parts of cores"
-    )
     kernels_overlap = False
     implements = frozenset(
         {
@@ -66,13 +60,6 @@ class AscendTarget(Target):
         if asked.count > MOST_EVENTS:
             reason = f"{asked.count} events; set_flag names {MOST_EVENTS}"
             raise refuse("ascend-machine", reason, "synchronisation.ids")
-
-    def honours_of(self, anchors: Collection[str]) -> frozenset[Decision]:
-        """All of it for kernels of the cube, pools, elementwise ones, rows and reductions,
-        and nothing for others of the vector unit, which take the grid of the loops that cores
-        share: kernels/ has tiles of its own, and flags.py theirs."""
-        walks = is_of_cube(anchors) or set(anchors) <= {*WALKED}
-        return self.honours if walks else frozenset()
 
     @contextmanager
     def planner(

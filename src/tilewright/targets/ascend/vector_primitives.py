@@ -5,7 +5,7 @@ Cycles are those of repeats: 128 halves or 64 floats each; exponentials take twi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tilewright.machine import Primitive, Storage
@@ -17,7 +17,7 @@ from tilewright.targets.ascend.isa import LANES as REPEAT
 from tilewright.targets.ascend.kernels.folds import MOST_ROWS, fold_bytes
 from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES
 from tilewright.targets.ascend.kernels.transposing import LINES
-from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, MAX_REPEAT, DaVinci
 
 POINTS = tuple(
     name
@@ -25,6 +25,9 @@ POINTS = tuple(
     if NAMES.get(name, name) in RECIPES or name == "pow"
 )
 """Elementwise operations that have kernels (kernels/recipes.py)."""
+
+QUANTISED = ("quantise_linear", "dequantise_linear")
+"""The operations between halves and integers of 8 bits."""
 
 CHOICES = ("less", "less_equal", "equal", "select")
 """The operations that compare or choose."""
@@ -43,6 +46,10 @@ SUMMED = ("a0", "a1", "a2")
 """The same of dims that are reduced."""
 
 _ELEMENTS = "*".join((*OUTER, "o", "e", "r", "l", "c", "w"))
+
+
+BESIDE = 16384
+"""The bytes of UB that stay free for what moves need beside their tiles."""
 
 
 def points_of(core: DaVinci) -> tuple[str, ...]:
@@ -130,6 +137,48 @@ def _fold() -> Primitive:
     )
 
 
+def move(
+    name: str, operations: tuple[str, ...], layout: str, *elements: str, row: int = 0, **others: Any
+) -> Primitive:
+    """Moves of elements, over the dims of moves.py, which take ``row`` cycles for each row; a
+    source's tile has as much room again, for what lies between two transposes."""
+    sizes = dict.fromkeys(("c", "w", "p"), BLOCK) | {"r": CUBE}
+    tile = Storage(memory="ub", layout=layout, elements=elements, multiples=sizes)
+    count = "*".join((*OUTER, "r", "p", "c", "w"))
+    twice = tile.model_copy(update={"element_bytes": 4})
+    return Primitive(
+        name=name,
+        operations=operations,
+        engine="v",
+        operands={"input": twice if "convert_layout" in operations else tile, "output": tile},
+        epilogue=(("cast",),),
+        cycles=f"16+{row}*{'*'.join(OUTER)}*r+ceil({count}/{REPEAT})",
+        peak=f"{count}/{REPEAT}",
+        multiples={"r": CUBE} | dict.fromkeys(("p", "c", "w"), BLOCK),
+        blocks=("r", "p", "c", "w"),
+        limits={"r": 240, "p": 256, "c": 16 * MAX_REPEAT} | dict.fromkeys(OUTER, 1),
+        reserved={"ub": BESIDE},
+        **others,
+    )
+
+
+def _quantisations() -> Iterator[Primitive]:
+    """Between halves and integers of 8 bits, in blocks of as many rows or pixels, or in rows."""
+    elements: dict[str, tuple[str, ...]] = {
+        "input": ("float16", "int8", "int32"),
+        "residual": ("float32",),
+        "output": ("float16", "int8"),
+    }
+    for suffix, halves, integers in (
+        ("", "", ""),
+        ("_nz", f"{MATRICES}{nz()}", f"{MATRICES}{nz(1)}"),
+        ("_image", image(), image(1)),
+    ):
+        for name, ends in zip(QUANTISED, ((halves, integers), (integers, halves)), strict=True):
+            layouts = {"input": ends[0], "residual": "", "output": ends[1]}
+            yield elementwise(f"{name}{suffix}", (name,), layouts, elements)
+
+
 def vector_primitives() -> tuple[Primitive, ...]:
     """Operations on rows and places of elements, row by row in main memory, and pools of images."""
     roles: tuple[str, ...] = ("input", "weight", "bias", "output")
@@ -155,17 +204,9 @@ def vector_primitives() -> tuple[Primitive, ...]:
             **others,
         )
 
-    def of_elements(*elements: str) -> Storage:
-        return Storage(memory="ub", elements=elements)
-
     choices: dict[str, tuple[str, ...]] = dict.fromkeys(
         ("input", "weight", "residual"), ("float16", "bool")
     )
-    integers = {
-        "input": of_elements("float16", "int8", "int32"),
-        "residual": of_elements("float32"),
-        "output": of_elements("float16", "int8"),
-    }
     scores = Storage(memory="ub", multiples=_SCORES)
     return (
         *(
@@ -189,16 +230,14 @@ def vector_primitives() -> tuple[Primitive, ...]:
             )
             for name, passes in (("max_pool", 1), ("average_pool", 2))
         ),
-        primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
+        move("formats", ("convert_layout",), "any", "float16", "int8"),
+        move("move", ("transpose", "slice"), ""),
+        move("pad", ("pad",), "", whole=("w",)),
+        # The scalar unit waits for main memory with each index.
+        move("look_up", ("gather",), "", "float16", *INDEX_ELEMENTS, row=100),
         elementwise("cast", ("cast",), dict.fromkeys(("input", "output"), "")),
         elementwise("choose", CHOICES, dict.fromkeys((*choices, "output"), ""), choices),
-        primitive("quantise", ("quantise_linear", "dequantise_linear"), _POINTS, 6, integers),
-        # Rows are read where they lie, whatever their number.
-        primitive(
-            *("look_up", ("gather",), _POINTS, 1),
-            {"input": of_elements("float16", *INDEX_ELEMENTS), "output": rows["output"]},
-            limits={"v": 1},
-        ),
+        *_quantisations(),
         primitive(
             *("attention_weights", ("attention_weights",), "b0*b1*m*t", 9),
             {

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from benchmarks.papers.ascend.matmul import Matrices, Tiling, matmul
 from numpy.typing import NDArray
 from tests.slow import but_fast
@@ -23,7 +24,6 @@ from tilewright.planning.planners.stationary import (
 )
 from tilewright.planning.planners.stationary import tiles as all_tiles
 from tilewright.targets.ascend.fields import check_fields
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import ORDERS, Kernel, Outcome
 from tilewright.targets.ascend.lowering.cube import cube_kernel

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.element_kernels import broadcast
 
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Loop, Program, Statement

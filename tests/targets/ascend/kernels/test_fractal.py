@@ -6,6 +6,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.fractal import (
+    METHODS,
+    SLACK,
+    Method,
+    fractalise,
+    piece_of,
+)
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import NZ, built, run
@@ -13,13 +20,6 @@ from tests.targets.ascend.ascend_arrays import NZ, built, run
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.host import Kernel, Outcome
-from tilewright.targets.ascend.kernels.fractal import (
-    METHODS,
-    SLACK,
-    Method,
-    fractalise,
-    piece_of,
-)
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
 
 SHAPES = [(512, 768), (80, 768), (16, 16), (33, 50), (1, 768), (511, 3072), (4096, 64)]

@@ -16,12 +16,13 @@ from tests.targets.ascend.attention_kernels import Heads
 from tests.targets.ascend.cube_kernels import Product, levels, pack, planned, unpack
 from tests.targets.ascend.element_kernels import broadcast, normal
 from tests.targets.ascend.kernels.rows_of_floats import packed, unpacked, with_room
+from tests.targets.ascend.moved_kernels import move_program, relaid
 
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import proven_lengths, synchronised
+from tilewright.targets.ascend.formats import matrices
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.fractal import fractalise
 from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910, CUBE
@@ -246,11 +247,11 @@ ROWS: dict[str, tuple[Program, Callable[[Doubles], Doubles], tuple[int, int, int
         soft, (2, 300, 50), True, True,
     ),
     "to Nz": (
-        fractalise(300, 48, "improved", ASCEND_910, short=True),
+        move_program(relaid((1, 300, 48), "", str(matrices(3))), free=frozenset({"d1"})),
         same, (1, 300, 48), False, True,
     ),
     "from Nz": (
-        fractalise(300, 48, "dma", ASCEND_910, back=True, short=True),
+        move_program(relaid((1, 300, 48), str(matrices(3)), ""), free=frozenset({"d1"})),
         same, (1, 300, 48), True, False,
     ),
 }  # fmt: skip

@@ -7,27 +7,32 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.slow import but_fast
+from tests.targets.ascend.moved_kernels import looked_up, move_program
 
 from tilewright.codegen.nest.value import variable
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import build
-from tilewright.targets.ascend.kernels.look_up import look_up
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.machine import ASCEND_910, BLOCK
-from tilewright.targets.ascend.program import Place, Program, Tensor, element_at, scalar
+from tilewright.targets.ascend.program import (
+    Buffer,
+    Place,
+    Program,
+    Tensor,
+    element_at,
+    scalar,
+)
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 CASES = [
     # outer, extent, inner, count, bytes of ub
     (1, 50, 48, 7, 0),
-    (2, 9, 33, 5, 4096),
+    (2, 9, 33, 5, 20_480),
     (1, 1000, 768, 128, 0),
-    (1, 3, 1000, 4, 1024),
+    (1, 3, 1000, 4, 20_480),
     (3, 5, 1, 6, 0),
-    (1, 4, 40, 3, 96),
 ]
 
 
@@ -36,12 +41,12 @@ def test_rows_by_index(case: tuple[int, ...]) -> None:
     """Indices out of range, too, in any order of pipes."""
     outer, extent, inner, count, ub = case
     core = replace(ASCEND_910, ub=ub) if ub else ASCEND_910
-    program = synchronised(look_up(outer, extent, inner, count, core), events=core.events)
+    program = move_program(looked_up(outer, extent, inner, count), core)
     text = kernel_text(program)
     (again,) = read_kernels(text, core)
     assert kernel_text(again) == text
     verified(again, core)
-    kernel = build(text, "look_up", core)
+    kernel = build(text, program.name, core)
     random = np.random.default_rng(count)
     size = outer * extent * inner
     x = np.zeros(size + 16, np.float16)
@@ -63,7 +68,7 @@ def test_what_depends_on_an_index() -> None:
     out = Tensor("out", 1024, written=True)
     at = variable("at")
     named = scalar("at", element_at(i, 3))
-    ub = look_up(1, 2, 16, 2, ASCEND_910).buffers[0]
+    ub = Buffer("rows", "ub", 0, 1024)
     fine = isa.copy(Place(ub), Place(x, at * BLOCK), 1, 1)
     wrong = (
         isa.copy(Place(out, at * BLOCK), Place(ub), 1, 1),
@@ -87,7 +92,7 @@ def test_what_depends_on_an_index() -> None:
     ],
 )
 def test_what_the_reader_refuses(old: str, new: str, reason: str) -> None:
-    text = kernel_text(synchronised(look_up(1, 50, 48, 7, ASCEND_910)))
+    text = kernel_text(move_program(looked_up(1, 50, 48, 7)))
     assert old in text
     with pytest.raises(TilewrightError, match=reason):
         verified(read_kernels(text.replace(old, new), ASCEND_910)[0], ASCEND_910)

@@ -3,111 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
 from tests.targets.ascend.element_kernels import broadcast, elementwise, folded, normal, pooled
-
-from tilewright.errors import TilewrightError
-from tilewright.targets.ascend.emit import kernel_text
-from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.kernels.channels import to_blocks
-from tilewright.targets.ascend.kernels.fractal import fractalise
-from tilewright.targets.ascend.kernels.heads import split_heads
-from tilewright.targets.ascend.kernels.look_up import look_up
-from tilewright.targets.ascend.kernels.moves import Dim, move_elements, pad_axis
-from tilewright.targets.ascend.kernels.normal import Norm
-from tilewright.targets.ascend.kernels.portions import portions
-from tilewright.targets.ascend.kernels.shares import (
-    Extent,
-    Share,
-    divided,
-    joined,
-    share_of,
-    spread,
+from tests.targets.ascend.moved_kernels import (
+    looked_up,
+    move_program,
+    relaid,
+    surrounded,
+    transposed,
 )
-from tilewright.targets.ascend.kernels.tiles import cut
+
+from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.formats import heads, image, matrices
+from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 KINDS = {"half": "f2", "float": "f4", "uint8_t": "u1", "int64_t": "i8"}
-
-SMALL = replace(ASCEND_910, ub=ASCEND_910.ub // 16)
-
-Cut = Callable[[int, int, str], Extent]
-"""Extent, part, name of a block's place."""
-
-
-CASES: dict[str, tuple[Callable[[Cut], Program], int]] = {
-    "short last": (lambda of: portions("copy", "half", of(1_001, 160, "e"), SMALL), 7),
-    "transpose": (
-        lambda of: move_elements(
-            (Dim(of(3, 2, "a"), 1280), Dim(of(40, 16, "b"), 1), Dim(32, 40)),
-            SMALL,
-            "half",
-            size=3840,
-            name="turn",
-        ),
-        6,
-    ),
-    "copy": (
-        lambda of: move_elements(
-            (Dim(of(5, 2, "a"), 64), Dim(of(3, 1, "b"), 320), Dim(64, 1)),
-            SMALL,
-            "half",
-            size=960,
-            name="copy",
-        ),
-        9,
-    ),
-    "pad": (lambda of: pad_axis(of(7, 3, "n"), (16, 32), 48, SMALL, "0", "half"), 3),
-    "cast": (lambda of: portions("cast", "half", of(5_000, 2_000, "e"), SMALL), 3),
-    # The last block has fewer elements than 32 bytes of what is read, not of what is written.
-    "short cast": (lambda of: portions("cast", "half", of(45, 16, "e"), SMALL), 3),
-    "look-up": (
-        lambda of: look_up(of(3, 1, "n"), 11, of(64, 32, "c"), of(40, 16, "i"), SMALL),
-        18,
-    ),
-    "fractal": (
-        lambda of: fractalise(of(96, 32, "m"), 128, "vor", SMALL, wide=of(8, 3, "c")),
-        9,
-    ),
-    "rows of Nz": (
-        lambda of: fractalise(40, 96, "improved", SMALL, back=True, wide=of(6, 2, "c")),
-        3,
-    ),
-    "heads": (lambda of: split_heads(of(2, 1, "n"), of(20, 8, "m"), 3, 24, SMALL, "heads"), 6),
-    "heads back": (
-        lambda of: split_heads(of(2, 1, "n"), of(20, 8, "m"), 3, 32, SMALL, "heads", back=True),
-        6,
-    ),
-    "channels": (
-        lambda of: to_blocks(of(2, 1, "n"), 48, 35, SMALL, "channels", of(3, 2, "c")),
-        4,
-    ),
-    "area": (lambda of: to_blocks(1, 3, of(700, 112, "p"), SMALL, "channels"), 7),
-    "plain": (
-        lambda of: to_blocks(of(2, 1, "n"), 32, 48, SMALL, "channels", of(2, 1, "c"), back=True),
-        4,
-    ),
-}
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("name", but_fast(CASES, list(CASES)[::3]))
-def test_blocks_compute_what_one_does(name: str) -> None:
-    make, blocks = CASES[name]
-    whole = make(lambda extent, part, place: extent)
-    program = make(lambda extent, part, place: divided(f"{place}_block", extent, part))
-    assert (whole.blocks, program.blocks) == (1, blocks)
-    check_blocks(whole, program)
-
 
 WALKED: dict[str, Callable[[int], Program]] = {
     "sum": lambda cores: broadcast(
@@ -157,6 +77,15 @@ WALKED: dict[str, Callable[[int], Program]] = {
     "greatest": lambda cores: folded(
         "reduce_max", (3, 30, 48), [1], element="half", skips=True, cores=cores
     ),
+    "transpose": lambda cores: move_program(transposed((3, 32, 40), (0, 2, 1)), cores=cores),
+    "copy": lambda cores: move_program(transposed((3, 5, 64), (1, 0, 2)), cores=cores),
+    "pad": lambda cores: move_program(surrounded((7, 48), (0, 16, 0, 32), 0.0), cores=cores),
+    "look-up": lambda cores: move_program(looked_up(3, 11, 64, 40), cores=cores),
+    "to Nz": lambda cores: move_program(relaid((96, 128), "", str(matrices(2))), cores=cores),
+    "from Nz": lambda cores: move_program(relaid((40, 96), str(matrices(2)), ""), cores=cores),
+    "heads": lambda cores: move_program(relaid((2, 20, 3, 32), "", heads()), cores=cores),
+    "channels": lambda cores: move_program(relaid((2, 48, 5, 7), "", image()), cores=cores),
+    "plain": lambda cores: move_program(relaid((2, 32, 6, 8), image(), ""), cores=cores),
     "pool": lambda cores: pooled("max_pool", (1, 48, 12, 9), (3, 3), strides=(2, 2), cores=cores),
     "padded pool": lambda cores: pooled(
         *("average_pool", (1, 48, 12, 9), (3, 3)),
@@ -206,45 +135,3 @@ def whole_bytes(program: Program, name: str) -> int:
     """Of a tensor, without what kernels may write behind it."""
     size = next(tensor.bytes for tensor in program.tensors if tensor.name == name)
     return size // 64 * 64 - 32 if size % 64 else size - 32
-
-
-def test_axes_are_joined_where_parts_stay_runs() -> None:
-    """Outside single indices, inside whole axes; anything else is refused."""
-    inner = divided("b", 10, 4)
-    whole = joined((divided("a", 3, 1), inner, 8))
-    assert isinstance(whole, Share)
-    assert (whole.extent, whole.part, whole.shortest) == (240, 32, 16)
-    assert whole.places == (("a", 3), ("b", 3))
-    assert joined((5, 3)) == 15 and joined(()) == 1
-    with pytest.raises(TilewrightError, match="runs"):
-        joined((2, inner))
-    with pytest.raises(TilewrightError, match="lower-grid"):
-        joined((divided("a", 6, 2), inner))
-
-
-@pytest.mark.parametrize(("extent", "part", "most"), [(100, 48, 20), (50, 16, 16), (7, 7, 3)])
-def test_tiles_of_a_share_cover_it_and_nothing_else(extent: int, part: int, most: int) -> None:
-    """Every index is in a tile of the block that has it."""
-    share = divided("d", extent, part)
-    tiles = cut(share, most, 1)
-    for block in range(-(-extent // part)):
-        scope = {"d_": block}
-
-        def number(value: object, scope: dict[str, int] = scope) -> int:
-            return value if isinstance(value, int) else eval(value.python, scope)  # type: ignore[attr-defined]
-
-        covered: set[int] = set()
-        for place in range(number(tiles.count)):
-            first = number(tiles.start(place))
-            covered |= set(range(first, first + tiles.size))
-        assert covered == set(range(block * part, min((block + 1) * part, extent)))
-
-
-@pytest.mark.parametrize("extents", [(4, 112), (1, 57), (64, 3), (31, 9), (5, 7)])
-def test_axes_are_spread_over_cores(extents: tuple[int, int]) -> None:
-    """Most cores have a part, the parts are runs of whole axes, and none is much shorter."""
-    outer, inner = map(share_of, spread(dict(zip("ab", extents, strict=True)), 32))
-    counts = [-(-share.extent // share.part) for share in (outer, inner)]
-    assert 16 <= counts[0] * counts[1] <= 32
-    assert counts[1] == 1 or outer.part == 1
-    assert all(2 * share.shortest >= share.part for share in (outer, inner))

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Product, levels
 from tests.targets.ascend.mutations import KINDS
 
 from tilewright.errors import TilewrightError
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine
@@ -32,7 +32,6 @@ from tilewright.targets.ascend.timing import simulate
 from tilewright.targets.base import find_target
 from tilewright.tile.decisions import EVERY_DECISION
 from tilewright.tile.lower import tile
-from tilewright.tile.passes import pipeline
 
 
 def kernel(kind: str, seed: int) -> Program:
@@ -93,13 +92,10 @@ def test_a_kernel_with_too_few_flags_is_refused(kind: str) -> None:
             synchronised(fewer)
 
 
-def test_other_kernels_of_the_vector_unit_take_no_decision() -> None:
+def test_kernels_take_all_decisions() -> None:
     target = find_target("ascend910")
-    for anchors in (["matmul"], ["max_pool"], ["add", "softmax"], ["reduce_sum"]):
+    for anchors in (["matmul"], ["max_pool"], ["add", "softmax"], ["reduce_sum"], ["transpose"]):
         assert target.honours_of(anchors) == EVERY_DECISION
-    assert target.honours_of(["transpose"]) == frozenset()
-    passes = pipeline(target.machine(), honours=target.honours_of(["transpose"]))
-    assert not {"synchronise", "assign-events"} & {entry.step.name for entry in passes}
 
 
 def of_a_length(seed: int) -> Program:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.handovers import synchronised
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built, run
 from tests.targets.ascend.cube_kernels import Convolution, levels, planned, program_of
 
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.network import network_machine

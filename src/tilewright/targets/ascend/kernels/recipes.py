@@ -256,18 +256,18 @@ RECIPES: dict[str, Recipe] = {
     "quantise": _quantise("vdiv"),
     "quantise_power": _quantise("vmul"),
     "dequantise": Recipe(
-        1,
+        2,
         {"int8_t": "half"},
         (
             Step("cast", "h", ("x",)),
             Step("cast", "t", ("h",)),
             Step("vadd", "t", ("t", "less")),
-            Step("vmul", "t", ("t", "factor")),
+            Step("vmul", "t", ("t", "y")),
             Step("cast", "out", ("t",)),
         ),
-        scalars=("less", "factor"),
+        scalars=("less",),
         temporaries=("h", "t"),
-        kinds={"h": "half", **dict.fromkeys(("t", "less", "factor"), "float")},
+        kinds={"h": "half", **dict.fromkeys(("t", "less"), "float")},
     ),
     "gelu_tanh": _function(*_GELU_TANH, most="80.0f"),
     "gelu": _function(

@@ -80,6 +80,9 @@ class Elements(Tiled):
                 self.spread.append(name)
         self.steps = [step for number in range(len(functions)) for step in self._steps(number)]
         self.chooses = any(step.chooses for step in self.steps)
+        kinds = {self.element(buffer_of(value)) for value in self.values.values()}
+        self.in_rows = self.chooses or "int8_t" in kinds
+        """True if repeats of some steps have other elements than those of others."""
         if self.chooses and self.spread:
             raise self.refusal("a choice would broadcast a column of halves")
 
@@ -120,7 +123,7 @@ class Elements(Tiled):
         if not self.room:
             self._place()
         cut = self.flat and rows.most > 1 and columns.most < self.columns
-        if not self.flat or (cut and self.chooses):
+        if not self.flat or (cut and self.in_rows):
             lines, lengths = (
                 set.union(*map(self.sizes, names)) for names in (("r", "l", "o"), ("c", "w", "e"))
             )
@@ -135,7 +138,7 @@ class Elements(Tiled):
         size, most, sizes = rows.size * row, rows.most * row, {n * row for n in self.sizes("o")}
         if rows.most == 1:
             size, most, sizes = columns.size, columns.most, self.sizes("e")
-        if self.chooses:
+        if self.in_rows:
             return self.versions([(size, sizes)], lambda sizes: self._by_rows(1, *sizes))
         return [*self._spread(1), ALL, *self._flat(size, most, sizes)]
 

@@ -18,20 +18,22 @@ from pydantic import BaseModel, ConfigDict, Field
 from tilewright.codegen.nest.value import Value as Count
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import Array
-from tilewright.planning.domain import Affine, Kernel, Operand
+from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.emit import kernel_text, uses_length
 from tilewright.targets.ascend.flags import synchronised
-from tilewright.targets.ascend.formats import matrices
 from tilewright.targets.ascend.isa import ELEMENTS, INDEX_ELEMENTS, WIDTHS
-from tilewright.targets.ascend.kernels.fractal import METHODS, Method
-from tilewright.targets.ascend.kernels.shares import Extent, divided, joined, spread
-from tilewright.targets.ascend.kernels.transfers import SLACK
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import simulate_blocks
 from tilewright.targets.ascend.timing import Timing
+
+Method = Literal["naive", "improved", "vor", "dma"]
+METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
+"""How matrices become Nz, or rows again (lowering/moved.py)."""
+
+SLACK = 32
+"""Bytes behind a tensor that kernels may touch."""
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
@@ -94,21 +96,6 @@ class Value:
     layout: str = ""
     """planning/layout.py; "" is row by row."""
 
-    def lies_in(self, layout: Layout) -> bool:
-        """Return True if it is in blocks of that layout."""
-        rank = len(self.shape)
-        return layout.rank == rank and bool(self.layout) and self.parsed == layout
-
-    def in_blocks(self, *, turned: bool = False) -> bool:
-        """Return True if its matrices are in Nz, or the transposes of them."""
-        rank = len(self.shape)
-        return rank > 1 and self.lies_in(matrices(rank, turned=turned))
-
-    @property
-    def parsed(self) -> Layout:
-        """Its layout, parsed for its rank."""
-        return Layout.parse(self.layout, len(self.shape))
-
 
 @dataclass
 class Device:
@@ -127,11 +114,10 @@ class Device:
     """Launches without arguments, by the functions' C without flags, under one name: kernels alike
     share a function."""
 
-    def continued(self, parts: int = 1) -> Device:
-        """One for further launches, whose tiles have one of so many parts of UB."""
-        core = replace(self.core, ub=self.core.ub // parts)
+    def continued(self) -> Device:
+        """One for further launches."""
         constants, functions = self.constants[:], dict(self.functions)
-        return Device(core, self.methods, constants=constants, functions=functions)
+        return Device(self.core, self.methods, constants=constants, functions=functions)
 
 
 @dataclass
@@ -140,7 +126,6 @@ class Launches:
 
     device: Device
     kernel: Kernel
-    schedule: Schedule
     known: Mapping[str, Array]
     """Operands that are constant."""
     numbers: Mapping[str, int]
@@ -152,46 +137,12 @@ class Launches:
     """Of the dims of an elementwise kernel, how many indices a launch has (elements.py)."""
     longest: int = 0
     """The most that ``LENGTH`` is; 0 where a launch has none."""
-    grid: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Dims that the tile program's shared loops cut, and how many indices a block has."""
     work: int = 0
 
     @property
     def core(self) -> DaVinci:
-        """The core, with the part of UB that tiles have."""
+        """The core that runs them."""
         return self.device.core
-
-    def extent(self, axis: Affine, size: int, unit: int = 1) -> Extent:
-        """An axis of so many indices, in units of so many, as blocks share it."""
-        whole = -(-size // unit)
-        dim = axis.dims[0] if len(axis.dims) == 1 else ""
-        part = self.grid.get(dim, size)
-        if part >= size:
-            return whole
-        if part % unit or axis != Affine(((dim, 1),)):
-            raise self.refusal(f"there is no kernel with parts of {part} along {dim}")
-        return divided(f"{dim}_block", whole, part // unit)
-
-    def extents(self, operand: Operand) -> list[Extent]:
-        """The axes of an operand as blocks share them."""
-        pairs = zip(operand.access, operand.shape, strict=True)
-        return [self.extent(axis, size) for axis, size in pairs]
-
-    def own(self, **axes: int) -> list[Extent]:
-        """Axes, the outermost first, as all cores share them in a launch that need not have the
-        grid of its kernel: none begins before the one before it has ended."""
-        return spread({f"{name}_block": extent for name, extent in axes.items()}, self.core.cores)
-
-    def elements(self, operand: Operand, layout: str) -> Extent:
-        """All elements of an operand as they lie in a layout, with what pads its blocks."""
-        parsed = Layout.parse(layout, len(operand.shape))
-        return joined(
-            [
-                part.modulus
-                or self.extent(operand.access[part.axis], operand.shape[part.axis], part.divisor)
-                for part in parsed.factors
-            ]
-        )
 
     def refusal(self, reason: str, help: str = "") -> TilewrightError:
         """A refusal (``lower-operation``) of the kernel, to be raised; the host takes it then."""

@@ -1,4 +1,4 @@
-"""Elementwise kernels, from their tile programs, and look-ups: one launch each.
+"""Elementwise kernels, from their tile programs: one launch each.
 
 A constant of one number comes as a block of it.
 """
@@ -11,9 +11,13 @@ from functools import partial
 import numpy as np
 
 from tilewright.planning.domain import Operand, Stage
-from tilewright.targets.ascend.kernels.look_up import look_up
-from tilewright.targets.ascend.kernels.recipes import NAMES, RECIPES, recipe_of, scalars_of
-from tilewright.targets.ascend.kernels.shares import joined
+from tilewright.targets.ascend.kernels.recipes import (
+    NAMES,
+    RECIPES,
+    is_power,
+    recipe_of,
+    scalars_of,
+)
 from tilewright.targets.ascend.kernels.vectors import BOOLEAN, number
 from tilewright.targets.ascend.lowering.elements import Elements, Function
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -69,6 +73,10 @@ def _function(
         operation, elements = POWERS[exponent], {"x": elements["x"]}
     if operation == "cast" and elements["x"] == output.element:
         operation = "copy"
+    if operation == "quantise" and is_power(float(str(stage.attribute("scale")))):
+        operation = "quantise_power"
+    if operation == "dequantise" and alike(launches, stage.inputs[1]) is None:
+        raise launches.refusal("there is no kernel for several scales")
     if operation not in RECIPES:
         raise launches.refusal(f"there is no kernel for {stage.operation}")
     recipe = recipe_of(operation, launches.core)
@@ -78,7 +86,7 @@ def _function(
             "divisors alone"
         )
     element = elements["x"]
-    wanted = {"c": BOOLEAN} if operation == "select" else {}
+    wanted = {"select": {"c": BOOLEAN}, "dequantise": {"y": "float"}}.get(operation, {})
     if recipe.types.get(element) != output.element or any(
         kind != wanted.get(n, element) for n, kind in elements.items()
     ):
@@ -99,30 +107,3 @@ def alike(launches: Launches, operand: Operand) -> float | None:
         return None
     first = data.flat[0]
     return float(first) if bool((data == first).all()) else None
-
-
-def rows_by_index(
-    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
-) -> Value:
-    """The launch of a gather; see ``STAGES``. Of a launch's own length nothing depends: indices
-    behind it are cut to the table like any other."""
-    table, indices = operands
-    shape = stage.output.shape
-    result = target or launches.buffer(shape, table.element)
-    if any(value.layout for value in (table, indices, result)) or table.element != result.element:
-        raise launches.refusal("look-ups take rows of one element")
-    reduced = (any(dim in stage.reduction for dim in axis.dims) for axis in stage.inputs[0].access)
-    axis = list(reduced).index(True)
-    extents, rank = launches.extents(stage.output), len(indices.shape)
-    program = look_up(
-        joined(extents[:axis]),
-        table.shape[axis],
-        joined(extents[axis + rank :]),
-        joined(extents[axis : axis + rank]),
-        launches.core,
-        index=indices.element,
-        name=launches.name("gather"),
-        element=table.element,
-    )
-    launches.launch(program, table, indices, result)
-    return result

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
 
+from tilewright.ir.types import Array
 from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.attention import LAST_DIMS, WEIGHTS
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import ELEMENTS
-from tilewright.targets.ascend.kernels.portions import portions
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -44,10 +42,7 @@ def product(launches: Launches, program: ProgramOp) -> None:
         elif operand.element in ("int32", "float32"):
             values.append(_row(launches, operand))
         elif operand.role == "weight" and symbol in diagonal:
-            data = launches.known.get(symbol)
-            if data is None:
-                raise launches.refusal(f"{symbol} is computed, and has to be constant here")
-            fractals = diagonals(data)
+            fractals = diagonals(_constant(launches, operand))
             element = ELEMENTS[fractals.dtype.name]
             values.append(launches.constant(fractals, fractals.shape, element, ""))
         else:
@@ -59,11 +54,17 @@ def product(launches: Launches, program: ProgramOp) -> None:
     launches.launch(cube_kernel(program, launches.core, name, free=free), *values)
 
 
-def _row(launches: Launches, operand: Operand) -> Value:
-    """A number for each column, padded to whole blocks with zeros."""
+def _constant(launches: Launches, operand: Operand) -> Array:
+    """The elements of an operand, which has to be one of the network's constants."""
     data = launches.known.get(operand.name)
     if data is None:
         raise launches.refusal(f"{operand.name} is computed, and has to be constant here")
+    return data
+
+
+def _row(launches: Launches, operand: Operand) -> Value:
+    """A number for each column, padded to whole blocks with zeros."""
+    data = _constant(launches, operand)
     row = np.zeros(padded(data.size), data.dtype)
     row[: data.size] = data.ravel()
     return launches.constant(row, row.shape, ELEMENTS[operand.element], "")
@@ -71,17 +72,9 @@ def _row(launches: Launches, operand: Operand) -> Value:
 
 def _bias(launches: Launches, bias: Operand) -> Value:
     """A bias in half precision, padded to whole blocks with zeros."""
-    count = prod(bias.shape)
-    data = launches.known.get(bias.name)
-    if data is None:
-        if count % 16 or bias.element == "float16":
-            raise launches.refusal(f"{bias.name} is computed, and has to be constant here")
-        target = launches.buffer((count,), "half")
-        cast = portions("cast", "float", count, launches.core, name=launches.name("cast"))
-        launches.launch(cast, launches.operand(bias), target)
-        return target
-    halves = np.zeros(padded(count), np.float16)
-    halves[:count] = data.ravel()
+    data = _constant(launches, bias)
+    halves = np.zeros(padded(data.size), np.float16)
+    halves[: data.size] = data.ravel()
     return launches.constant(halves, halves.shape, "half", "")
 
 

@@ -13,14 +13,15 @@ from math import prod
 from tilewright.codegen.nest.value import Value
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_name, layout_of
+from tilewright.planning.layout import Factor, Layout
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import ELEMENTS, WIDTHS
-from tilewright.targets.ascend.kernels.transfers import SLACK, move
 from tilewright.targets.ascend.lowering.cube import walked
+from tilewright.targets.ascend.lowering.launches import SLACK
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import PARAMETERS, Chain, Forms, Home, Homes
-from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import Loop, Place, Program, Statement, Tensor
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, enclosing_loops
 
@@ -76,9 +77,7 @@ class Tiled(Forms):
     def main_bytes(self, op: TensorOp) -> int:
         """Bytes in main memory, with those behind it that copies may touch."""
         shape = op.result.type.get_shape()
-        size = prod(shape)
-        if layout_of(op.result):
-            size = prod(shape[:-2]) * padded(shape[-2]) * padded(shape[-1])
+        size = Layout.parse(layout_of(op.result), len(shape)).size(shape)
         return size * WIDTHS[kind_of(op)] + SLACK
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
@@ -97,6 +96,10 @@ class Tiled(Forms):
         """A tile to main memory."""
         return self._moved(home, outer, loads=False)
 
+    def buffer(self, name: str) -> BufferOp:
+        """The buffer of an operand."""
+        return buffer_of(self.values[name])
+
     def is_single(self, op: BufferOp) -> bool:
         """Return True if an operand has one element for all columns of a row."""
         return not op.tensor_shape or op.tensor_shape[-1] < self.columns
@@ -105,10 +108,22 @@ class Tiled(Forms):
         """The rows and the columns that a buffer holds; of one element a row the rows are its
         columns."""
         axes = [spans[axis.dims[0]] if axis.dims else NOTHING for axis in op.window.data]
-        rows, columns = [NOTHING, NOTHING, *axes][-2:]
+        *outer, columns = [NOTHING, NOTHING, *axes]
+        rows = outer[self._row_axis(op, spans)]
         if op.tensor_shape and self.is_single(op):
             return NOTHING, rows
         return rows, columns
+
+    def _row_axis(self, op: BufferOp, spans: Spans) -> int:
+        """The axis of a tile's rows, counted from the last but one, -1, on: of outer ones a tile
+        has one index."""
+        outer = op.window.data[:-1]
+        several = (
+            number - len(outer)
+            for number, axis in enumerate(outer)
+            if axis.dims and spans[axis.dims[0]].most > 1
+        )
+        return max(several, default=-1)
 
     def pitch_of(self, op: BufferOp, columns: Span) -> int:
         """Bytes from row to row of a buffer."""
@@ -117,34 +132,68 @@ class Tiled(Forms):
             return columns.most * width
         return -(-columns.most // BLOCK) * BLOCK * width
 
+    def start_of(self, op: BufferOp, spans: Spans) -> Value:
+        """Bytes from the start of a tensor to the first element of a tile; in blocks to its
+        row and column of blocks."""
+        layout, strides = self._layout(op)
+        start: Value = 0
+        for number, axis in enumerate(op.window.data):
+            at: Value = axis.offset
+            for dim, step in axis.terms:
+                at = spans[dim].start * step + at
+            # Rows of a block follow each other, and a tile begins with a column of blocks.
+            last = number == len(op.window.data) - 1
+            near = {
+                of.divisor: step
+                for of, step in zip(layout, strides, strict=True)
+                if of.axis == number
+            }
+            block = max(near) if last else 1
+            start = at // block * near[block] + start
+        return start
+
+    def height_of(self, op: BufferOp) -> int:
+        """Blocks of 32 bytes from one column of blocks to the next."""
+        layout, strides = self._layout(op)
+        block = max(range(len(layout)), key=lambda n: (layout[n].axis, layout[n].divisor))
+        return strides[block] // BLOCK
+
+    def _layout(self, op: BufferOp) -> tuple[Sequence[Factor], Sequence[int]]:
+        """The axes of a tensor in memory, and the bytes from one index of each to the next."""
+        shape, width = op.tensor_shape, WIDTHS[self.element(op)]
+        layout = Layout.parse(layout_of(op.tensor_op.result), len(shape))
+        return layout.factors, [stride * width for stride in layout.strides(shape)]
+
     def _moved(self, home: Home, outer: Home | Tensor, *, loads: bool) -> list[Statement]:
         """A tile from main memory, or back: bursts of whole blocks, or copies of rows."""
         assert isinstance(outer, Tensor)
-        op, local = home.op, Place(home.buffer)
+        op, local, main = (
+            home.op,
+            Place(home.buffer),
+            Place(outer, self.start_of(home.op, home.spans)),
+        )
         rows, columns = self.tile_of(op, home.spans)
-        width, shape = WIDTHS[self.element(op)], op.tensor_shape
-        starts = [home.spans[axis.dims[0]].start if axis.dims else 0 for axis in op.window.data]
-        pitch, blocks = self.pitch_of(op, columns), bool(layout_of(op.tensor_op.result))
-        inner = list(map(padded, shape[-2:])) if blocks else shape[-2:]
-        start: Value = 0
-        step = width
-        for at, size in zip(reversed(starts), reversed((*shape[:-2], *inner)), strict=True):
-            start = start + (0 if blocks and step < prod(inner) * width else at * step)
-            step *= size
-        if blocks:
-            loop = Loop(f"block_{home.buffer.name}", (columns.size + (CUBE - 1)) // CUBE)
-            block = columns.start // CUBE + loop.variable
-            main = Place(outer, start + block * (inner[0] * BLOCK) + rows.start * BLOCK)
-            part, gaps = local.at(loop.variable * BLOCK), (0, pitch // BLOCK - 1)
-            loop.body.append(move(part, main, rows.size, 1, gaps, loads))
+        width = WIDTHS[self.element(op)]
+        pitch, length = self.pitch_of(op, columns), blocks_of(columns.size, width)
+        if layout_of(op.tensor_op.result):
+            height = self.height_of(op)
+            few = rows.most * BLOCK < columns.most * width and height <= MAX_FIELD
+            loop = Loop(f"block_{home.buffer.name}", rows.size if few else length)
+            near, far = (pitch, BLOCK) if few else (BLOCK, height * BLOCK)
+            ends = local.at(loop.variable * near), main.at(loop.variable * far)
+            if few:
+                loop.body.append(move(*ends, length, 1, (height - 1, 0), loads))
+            else:
+                loop.body.append(move(*ends, rows.size, 1, (0, pitch // BLOCK - 1), loads))
             return [loop]
-        main, apart = Place(outer, start), (shape[-1] if shape else 1) * width
-        length: Value = (columns.size * width + (BLOCK - 1)) // BLOCK
         if rows.most == 1:
             return [move(local, main, 1, length, (0, 0), loads)]
+        axis = self._row_axis(op, home.spans)
+        ((_, step),) = op.window.data[axis - 1].terms
+        apart = step * self._layout(op)[1][axis - 1]
         if apart == pitch:
             return [move(local, main, 1, rows.size * (apart // BLOCK), (0, 0), loads)]
-        if apart % BLOCK == 0:
+        if apart % BLOCK == 0 and columns.most * width <= apart <= MAX_FIELD * BLOCK:
             gaps = apart // BLOCK - length, pitch // BLOCK - length
             return [move(local, main, rows.size, length, gaps, loads)]
         loop = Loop(f"row_{home.buffer.name}", rows.size)
@@ -172,6 +221,20 @@ def tiled_kernel(
     program = program.clone() if ends else program
     forms = Chain(program, lambda compute: make(program, compute, homes))
     return walked(program, forms, homes, core, name, ends or {}, longest if ends else 0)
+
+
+def move(
+    local: Place, main: Place, bursts: Value, length: Value, gaps: tuple[Value, Value], loads: bool
+) -> Statement:
+    """Bursts of blocks from main memory to UB, or back; gaps are those of main memory and UB."""
+    if loads:
+        return isa.copy(local, main, bursts, length, *gaps)
+    return isa.copy(main, local, bursts, length, gaps[1], gaps[0])
+
+
+def blocks_of(size: Value, width: int) -> Value:
+    """The blocks of 32 bytes that so many elements of a width take."""
+    return (size * width + (BLOCK - 1)) // BLOCK
 
 
 def buffer_of(value: SSAValue) -> BufferOp:

@@ -1,4 +1,5 @@
-"""Fractalise and defractalise: matrices of 2-byte elements from row-major order to Nz and back.
+"""The thesis' fractalise and defractalise: matrices of 2-byte elements from row-major order to Nz
+and back, in pieces of their own.
 
 Four methods, of which the first two are the thesis' (6.4.2):
 
@@ -18,30 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.kernels.shares import Extent, share_of, total
-from tilewright.targets.ascend.kernels.tiles import cut
-from tilewright.targets.ascend.kernels.transfers import SLACK, move
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors
+from tilewright.targets.ascend.lowering.launches import METHODS, SLACK, Method
+from tilewright.targets.ascend.lowering.tiled import move
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, MAX_REPEAT, DaVinci
-from tilewright.targets.ascend.program import (
-    LENGTH,
-    Buffer,
-    Loop,
-    Place,
-    Program,
-    Statement,
-    Tensor,
-    block_places,
-)
-
-Method = Literal["naive", "improved", "vor", "dma"]
-METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor
 
 
 @dataclass(frozen=True)
@@ -85,31 +72,23 @@ def piece_of(method: Method, columns: int, core: DaVinci) -> Piece:
     return Piece(most * CUBE, blocks)
 
 
-SHORT_ROWS = 64
-"""Rows of a piece at most where a launch says how many rows there are."""
-
-
 @dataclass
 class _Conversion:
-    lines: Extent
+    rows: int
     columns: int
     method: Method
     core: DaVinci
     back: bool
     """From Nz to row-major order."""
     name: str
-    short: bool = False
-    """True if a launch has ``LENGTH`` rows, at most these, the first ones."""
-    wide: Extent | None = None
-    """Blocks of columns, where blocks of a launch share them."""
 
     def __post_init__(self) -> None:
-        self.rows = total(self.lines)
-        most = self.core.ub // FRACTAL if self.method == "dma" else MAX_FIELD
-        self.side = cut(self.wide or padded(self.columns) // CUBE, most, 1)
-        """Pieces along the columns: of more than UB holds 16 rows of, dma takes several."""
-        whole = self.side.most == 1 and not self.side.share.places
-        columns = self.columns if whole else self.side.size * CUBE
+        blocks = padded(self.columns) // CUBE
+        most = self.core.ub // FRACTAL if self.method == "dma" else blocks
+        self.pieces = -(-blocks // most)
+        self.width = -(-blocks // self.pieces)
+        """Blocks of a piece: of more columns than UB holds 16 rows of, dma takes several."""
+        columns = self.columns if self.pieces == 1 else self.width * CUBE
         self.piece = piece_of(self.method, columns, self.core)
         self.height = padded(self.rows)
         self.pitch = self.columns * 2
@@ -118,46 +97,30 @@ class _Conversion:
         self.nz = Tensor("nz", size, written=not self.back)
 
     def program(self) -> Program:
-        across = Loop("q", self.side.count)
+        across = Loop("q", self.pieces)
         # The last piece writes past the ends of rows, where the first one's rows begin: it comes
         # first.
         turned = self.back and self.pitch % BLOCK
-        number = self.side.most - 1 - across.variable if turned else across.variable
-        self.column = self.side.start(number)
-        share = share_of(self.lines)
+        number = self.pieces - 1 - across.variable if turned else across.variable
+        last = padded(self.columns) // CUBE - self.width
+        self.column = least(number * self.width, last)
         buffers: list[Buffer] = []
         body: list[Statement] = []
-        if share.places:
-            most = min(self.piece.rows, SHORT_ROWS) if self.short else self.piece.rows
-            tile = cut(share, most, CUBE)
-            loop = Loop("p", tile.until(LENGTH) if self.short else tile.count)
-            self._pieces(body, buffers, loop, tile.start(loop.variable), tile.size)
-            if across.count != 1:
-                across.body, body = body, [across]
-        else:
-            self._whole(body, buffers, across)
+        self._whole(body, buffers, across)
         tensors = (self.nz, self.plain) if self.back else (self.plain, self.nz)
         about = f"{'Nz to rows' if self.back else 'rows to Nz'}, {self.rows} x {self.columns}"
-        longest = self.rows if self.short else 0
-        constants, blocks = block_places((*share.places, *self.side.share.places))
-        return Program(
-            *(self.name, tensors, [isa.mask_of(128, 128), *body], tuple(buffers), about, longest),
-            blocks=blocks,
-            constants=constants,
-        )
+        return Program(*(self.name, tensors, [isa.mask_of(128, 128), *body], tuple(buffers), about))
 
     def _whole(self, body: list[Statement], buffers: list[Buffer], across: Loop) -> None:
         """All rows: whole pieces, and what is left; each in a loop over the pieces along columns,
         where there are several."""
-        rows = min(self.piece.rows, self.height, SHORT_ROWS if self.short else self.height)
+        rows = min(self.piece.rows, self.height)
         whole = self.height // rows
         # A last piece with rows that the matrix does not have is apart.
         if self.rows < whole * rows:
             whole -= 1
         several = across.count != 1
         loop = Loop("p", whole)
-        if self.short and whole > 1:
-            loop.count = least(whole, (LENGTH + (rows - 1)) // rows)
         if whole:
             self._pieces(
                 across.body if several else body, buffers, loop, loop.variable * rows, rows
@@ -297,17 +260,17 @@ class _Conversion:
 
 
 def fractalise(
-    rows: Extent,
+    rows: int,
     columns: int,
     method: Method,
     core: DaVinci,
     name: str = "fractalise",
     *,
     back: bool = False,
-    short: bool = False,
-    wide: Extent | None = None,
 ) -> Program:
-    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, or ``back``, without flags.
-    A ``short`` one takes as many rows as its length says. Blocks share whole blocks of 16 rows, and
-    ``wide``, blocks of columns."""
-    return _Conversion(rows, columns, method, core, back, name, short, wide).program()
+    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, or ``back``, without
+    flags."""
+    return _Conversion(rows, columns, method, core, back, name).program()
+
+
+__all__ = ["METHODS", "Piece", "fractalise", "piece_of"]
