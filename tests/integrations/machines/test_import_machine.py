@@ -110,6 +110,13 @@ def test_a_memory_of_everything_gets_one_behind_it(tmp_path: Path) -> None:
     assert any("behind buffer" in line for line in imported.lost)
 
 
+def test_an_operand_without_a_memory_on_the_chip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bare.yaml"
+    path.write_text(ACCELFORGE.read_text().replace("keep: weight}", "keep: Nothing}"))
+    with pytest.raises(TilewrightError, match="operand W has no memory on the chip"):
+        import_machine([path])
+
+
 def test_what_is_lost_is_told_and_stands_in_the_file(tmp_path: Path) -> None:
     out = tmp_path / "m.toml"
     result = CliRunner().invoke(app, ["import-machine", str(ZIGZAG), "-o", str(out)])

@@ -108,7 +108,8 @@ def machine_described(hardware: Hardware, element: str) -> Machine:
 def _paths(hardware: Hardware) -> dict[str, list[Level]]:
     """Each operand's memories from main memory, which may be added, to the array's own."""
     levels = hardware.levels
-    if levels and not all(any(o in x.holds for x in levels[1:]) for o in OPERANDS):
+    alone = len(levels) > 0 and all(x.inside for x in levels[1:]) and levels[0].bytes is not None
+    if alone and not all(any(o in x.holds for x in levels[1:]) for o in OPERANDS):
         hardware.lost.append(f"no memory is behind {levels[0].name}: one as fast is added")
         name = identifier("main", {level.name for level in levels})
         levels.insert(0, Level(name, None, OPERANDS, False, levels[0].read, levels[0].write))
