@@ -28,7 +28,7 @@ def import_machine_command(
     ] = "int8",
     as_json: console.JsonOption = False,
 ) -> None:
-    """Read other tools' hardware as a machine file, and list what it does not say.
+    """Read other tools' hardware (ZigZag's, AccelForge's) as a machine file.
 
     Example: tilewright import-machine tpu_like.yaml mapping.yaml -o tpu-like.toml
     """
