@@ -31,6 +31,7 @@ from benchmarks.tables import (
     cambricon_x,
     compiling,
     cpu,
+    gallery,
     importing,
     planner,
     prediction,
@@ -73,6 +74,7 @@ PAGES: Mapping[str, Entry] = {
         ("allocator", allocator),
         ("simulation", simulation),
         ("since", since),
+        ("gallery", gallery),
         ("dlir", dlir),
         ("ablation", ablation),
         ("dlplib", dlplib),
@@ -106,11 +108,14 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", help="instead of the page's own")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument("--as", dest="suffix", help="keep the page as TABLE-SUFFIX")
-    parser.add_argument("--targets", nargs="+", help="measure on these alone (dlir, unseen)")
+    parser.add_argument(
+        "--targets", nargs="+", help="measure on these alone (dlir, gallery, unseen)"
+    )
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="take the rows that an earlier run has kept (cpu, dlir, sparse, swatop-sunway)",
+        help="take the rows that an earlier run has kept (cpu, dlir, gallery, sparse, "
+        "swatop-sunway)",
     )
     parser.add_argument(
         "--threads", type=int, nargs="+", choices=cpu.THREADS, help="time on these alone (cpu)"
@@ -121,7 +126,9 @@ def main() -> None:
         help="so many shapes, the largest if it is negative (swatop, swatop-sunway)",
     )
     parser.add_argument(
-        "--seconds", type=float, help="begin nothing new after these (swatop, swatop-sunway, dlir)"
+        "--seconds",
+        type=float,
+        help="begin nothing new after these (swatop, swatop-sunway, dlir, gallery)",
     )
     arguments = parser.parse_args()
     paths = [name for name in arguments.tables if name not in PAGES and Path(name).exists()]
