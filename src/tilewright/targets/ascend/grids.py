@@ -123,9 +123,11 @@ def _units(operand: Operand, units: Sequence[int]) -> tuple[Step, ...]:
 
 
 def _moved(kernel: Kernel) -> tuple[Step, ...]:
-    """Return the steps of a move. Parts of a padded row that are no whole blocks also write the
-    bytes after them."""
+    """Return the steps of a move. Single elements, and parts of a padded row that are no whole
+    blocks, also write the bytes after them."""
     out = kernel.output
+    if len(out.shape) > 1 and out.shape[-1] == 1 and not out.layout:
+        return ()
     parts, per = parts_of(kernel), BLOCK // out.element_bytes
     if len(parts) > 1 and any(part % per for part in parts):
         return ()
