@@ -28,7 +28,7 @@ from tilewright.machine import Machine
 from tilewright.system.choices import target_names
 from tilewright.targets.base import Target
 from tilewright.tile.decisions import Decision
-from tilewright.tile.dialect import ComputeOp, ProgramOp, programs_of
+from tilewright.tile.dialect import ProgramOp, programs_of
 from tilewright.tile.dialect import context as tile_context
 from tilewright.tile.machine_parts import absent_parts
 from tilewright.tile.passes import PASSES as TILE_PASSES
@@ -61,9 +61,7 @@ class _CheckOf(TilePass):
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Check one program; raises TilewrightError."""
-        ops = [op for op in program.walk() if isinstance(op, ComputeOp)]
-        honours = self.target.honours_of([op.stages[0].operation.data for op in ops])
-        Check(waits=Decision.WAITS in honours).run(program, machine)
+        Check(waits=Decision.WAITS in self.target.honours).run(program, machine)
 
 
 def optimise_text(

@@ -45,7 +45,6 @@ def targets(
         facts: dict[str, Any] = target.options()
         facts["implements"] = sorted(target.implements)
         facts["honours"] = sorted(target.honours)
-        facts["honoured_for"] = target.honoured_for
         console.print_json({"name": name, "machine": machine.model_dump(mode="json")} | facts)
         return
     console.say(f"{machine.name}: {machine.description}")
@@ -66,5 +65,4 @@ def targets(
         console.say(f"  fusion    {fusion.name:<16} {fusion.query}")
     console.say("  implements the keys of machine files " + ", ".join(sorted(target.implements)))
     taken = ", ".join(sorted(target.honours)) or "loops alone"
-    kernels = f", for {target.honoured_for}" if target.honoured_for else ""
-    console.say(f"  takes from tile programs {taken}{kernels}")
+    console.say(f"  takes from tile programs {taken}")

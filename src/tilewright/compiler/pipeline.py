@@ -44,7 +44,6 @@ from tilewright.numbers.calibration import (
 )
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Ask, Plan, Planner
-from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import plans_chains
 from tilewright.planning.space.parts import as_planned
@@ -52,7 +51,6 @@ from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target, find_target
 from tilewright.tile.build import build
-from tilewright.tile.decisions import Decision
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile_module
 from tilewright.tile.passes import last_used
@@ -244,14 +242,9 @@ def _not_lowered(
         schedule = state.plans[kernel.symbol].schedule
         placements = placements_of(ops[kernel.symbol], names, kernel)
         with refused.of(kernel.symbol):
-            honours = _honours(state, kernel)
+            honours = state.target.honours
             program = tile_module(kernel, schedule, state.machine, placements, honours=honours)
             run([CompiledKernel(kernel, schedule, program)])
-
-
-def _honours(state: CompilationState, kernel: Kernel) -> frozenset[Decision]:
-    """The decisions that the target takes from a kernel's tile program."""
-    return state.target.honours_of([each.anchor.operation for each in kernels_of(kernel)])
 
 
 def build_tiles(state: CompilationState) -> None:
@@ -270,7 +263,7 @@ def build_tiles(state: CompilationState) -> None:
         passes = tile_pipeline(
             state.machine,
             tuple(text for texts in used.values() for text in texts),
-            honours=_honours(state, item.kernel),
+            honours=state.target.honours,
         )
         state.runner.context = context_of(state, {})
         with refused.of(item.kernel.symbol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -50,8 +50,6 @@ class Target(ABC):
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
     """What its code takes from the tile program; it decides the rest anew, and no pass does."""
-    honoured_for: ClassVar[str] = ""
-    """The kernels whose code takes that; "" for all (see ``honours_of``)."""
     waits_for_host: ClassVar[bool] = True
     """True if all of a kernel's loads wait for a step of the host before it; False if weights may
     be loaded before that step, so that the host's steps part no row of kernels."""
@@ -95,12 +93,6 @@ class Target(ABC):
     @abstractmethod
     def machine(self) -> Machine:
         """The machine that is compiled for unless the caller gives a variant."""
-
-    def honours_of(self, anchors: Collection[str]) -> frozenset[Decision]:
-        """The decisions of ``honours`` that a kernel's code takes from its tile program, whose
-        computes have these operations as anchors."""
-        del anchors
-        return self.honours
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse (``machine-capability``, ``machine-element``) a machine with keys that the target

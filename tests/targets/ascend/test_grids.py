@@ -102,7 +102,7 @@ def test_a_grid_stands_in_schedule_and_tile_program_and_launches_follow_it(name:
         assert plan is None or not plan.schedule.shared
         return
     assert plan is not None
-    honours = AscendTarget().honours_of([of.anchor.operation])
+    honours = AscendTarget().honours
     module = tile_module(of, plan.schedule, MACHINE, honours=honours)
     (program,) = programs_of(module)
     grid = {loop.dim.data: loop.step_size for loop in shared_loops(program)}
