@@ -134,23 +134,28 @@ def test_of_more_slots_than_events_fewer_take_turns(slots: int, turns: int) -> N
         assert mutated.reported(number) or what.startswith("moved"), what
 
 
-def test_of_too_few_events_one_barrier_of_all_pipes_takes_the_place() -> None:
-    """With one event a pair; the barrier is needed, as each flag is."""
-    program = synchronised(
-        fractalise(33, 50, "improved", ASCEND_910, "kernel", back=True), events=1
-    )
+def two_loops() -> Program:
+    """Two loops, one after the other in the same memory, each of which hands three slots on."""
+    first, second = loop_of(3, 3), loop_of(3, 3, names="uv", index="j")
+    tensors, buffers = first.tensors + second.tensors, first.buffers + second.buffers
+    return Program("kernel", tensors, [*first.body, second.body[1]], buffers)
+
+
+def test_of_too_few_events_barriers_of_all_pipes_take_the_place() -> None:
+    """With one event a pair; each barrier is needed, as each flag is."""
+    program = synchronised(two_loops(), events=1)
     barriers = [each for each in statements(program.body) if isinstance(each, Barrier)]
-    assert [barrier.pipe for barrier in barriers].count("ALL") == 1
+    assert [barrier.pipe for barrier in barriers] == ["ALL", "ALL"]
     assert {step.event for step in trace(program) if isinstance(step.statement, Flag)} == {0}
-    check(program, 0)
+    assert not prove(program)
+    for what, mutant in mutants(program):
+        # A flag beside a barrier of all pipes may stand on either side of it.
+        assert prove(mutant) or what.startswith("moved"), what
 
 
 def test_loops_share_events_where_there_are_too_few() -> None:
-    """Each of two loops, one behind the other in the same memory, hands three slots on: six events
-    of four."""
-    first, second = loop_of(3, 3), loop_of(3, 3, names="uv", index="j")
-    tensors, buffers = first.tensors + second.tensors, first.buffers + second.buffers
-    program = synchronised(Program("kernel", tensors, [*first.body, second.body[1]], buffers))
+    """Six events of four."""
+    program = synchronised(two_loops())
     flags = [step.event for step in trace(program) if isinstance(step.statement, Flag)]
     assert max(flags) < 4
     assert not prove(program)

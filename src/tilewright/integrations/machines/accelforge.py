@@ -86,7 +86,7 @@ class _Reader:
             self.lost.append(f"{name}: a memory whose size is not known is left out")
             return
         size = None if bits is None else max(int(bits * self.fan) // 8, 1)
-        holds = self._held(table(part.get("tensors") or {}, name), name)
+        holds = self._tensors(table(part.get("tensors") or {}, name), name)
         taken = {level.name for level in self.levels}
         level = Level(identifier(part.get("name"), taken), size, holds, self.fan > 1)
         self.sets[str(part.get("name"))] = holds
@@ -103,7 +103,7 @@ class _Reader:
                 self.lost.append(f"{name}.{key}: {shown(part[key])}")
         self.levels.append(level)
 
-    def _held(self, tensors: Mapping[str, Any], name: str) -> frozenset[str]:
+    def _tensors(self, tensors: Mapping[str, Any], name: str) -> frozenset[str]:
         found: frozenset[str] = frozenset()
         for key in ("keep", "may_keep"):
             text = str(tensors.get(key, "Nothing" if tensors else "All"))[:500]

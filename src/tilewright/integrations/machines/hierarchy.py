@@ -1,4 +1,4 @@
-"""What the readers of other tools' files have in common: memories around an array."""
+"""Memories around an array of multipliers, as readers of other tools' files describe them."""
 
 from __future__ import annotations
 

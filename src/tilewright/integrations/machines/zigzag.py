@@ -71,8 +71,8 @@ def _level(name: str, part: Mapping[str, Any], extents: Mapping[str, int], where
     level.bytes = None if size is None else max(int(size * instances) // 8, 1)
     level.latency = int(min(latency or 0, 1 << 20))
     for way, key in (("read", "r_cost"), ("write", "w_cost")):
-        there = [port for port in ports if way in str(port.get("type"))]
-        bits = [number(p.get("bandwidth_max"), f"{place}.bandwidth_max") or 0 for p in there]
+        matching = [port for port in ports if way in str(port.get("type"))]
+        bits = [number(p.get("bandwidth_max"), f"{place}.bandwidth_max") or 0 for p in matching]
         cost = number(part.get(key) or 0, f"{place}.{key}")
         if any(bits):
             setattr(level, way, sum(bits) * instances / 8)

@@ -1,6 +1,6 @@
 """Grids of vector kernels: which the kernels take, and the best of them.
 
-A block of such a kernel has one run of each of its axes (kernels/shares.py), as they lie in main
+A block of such a kernel has one run of each of its axes, as they lie in main
 memory, the outermost first: outside of the dim that is cut in runs every block has a single index,
 or a single block of 16, inside of it all. No two blocks may write to the same 32 bytes, and what
 a copy writes behind a row, or behind a single element, that is no whole number of them the next one

@@ -415,8 +415,8 @@ class Padded(Moved):
         assert isinstance(outer, Tensor)
         main = Place(outer, self.start_of(home.op, home.spans))
         end, inside = self.first + self.count, self._inside(home.spans)
-        there = main.at(self.first * self.width)
-        run = isa.copy(there, Place(home.buffer), 1, blocks_of(self.count, self.width))
+        target = main.at(self.first * self.width)
+        run = isa.copy(target, Place(home.buffer), 1, blocks_of(self.count, self.width))
         after = self._filled(main, end, self.length)
         body = when("inside", inside, [*self._filled(main, 0, self.first), run, *after])
         if isinstance(inside, int):
