@@ -46,7 +46,11 @@ MECHANISMS: Mapping[str, Sequence[Patch]] = {
     "weights by both DMAs": [("transfers.split_load_of", _nothing)],
     "bands of pixels": [("choices.banded", _no_band)],
     "a group's pixels gathered": [("choices.ring_bytes", lambda *_: 0)],
-    "code for each number of rows in windows cut off": [("windows.VARIANTS", 0)],
+    "code for each number of rows in windows cut off": [
+        ("windows.VARIANTS", 0),
+        # Gathering a group's pixels stands on it.
+        ("gathered.VARIANTS", 0),
+    ],
     "addresses of pooled columns in registers": [
         ("kernel.USES", (((*MOVED, "bias"), 0), (MOVED, 0), (("output",), 0), ((), 0)))
     ],

@@ -52,7 +52,7 @@ def run(path: Path) -> dict[str, Any]:
         package = tilewright.compile(path, "cpu").save(Path(folder) / "package", build=True)
         size = sum(file.stat().st_size for file in package.rglob("*") if file.is_file())
         environment = os.environ | dict.fromkeys(THREADS, "1")
-        # Installed modules lie compiled on a server; an empty value lets Python keep them here, too.
+        # Installed modules lie compiled on a server; an empty value keeps them so here.
         environment["PYTHONDONTWRITEBYTECODE"] = ""
         command = [sys.executable, "-c", STARTED, str(package)]
         texts = [
