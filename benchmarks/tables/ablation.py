@@ -103,7 +103,15 @@ def _groups() -> Any:
     return net.finish(net.linear(x, 1024, 1024))
 
 
+def _lenet5() -> Any:
+    """A network of small pools, whose columns lie at fixed places."""
+    from benchmarks import models
+
+    return models.build("lenet5")[1]
+
+
 BUILDERS: Mapping[str, Callable[[], Any]] = {
+    "lenet5": _lenet5,
     **{name: _resized(name) for name in ("squeezenet", "resnet18", "mobilenet_v2")},
     "unet": unseen.unet,
     "efficientnet_lite": unseen.efficientnet_lite,
