@@ -131,6 +131,45 @@ def test_maxima_leave_nan_out(
     np.testing.assert_array_equal(network.outputs({"x": x})["y"], expected)
 
 
+BROADCAST = [
+    # Axes of an image that an operand has.
+    *((False, True, False, False), (False, False, False, True), (True, True, False, False)),
+    *((False, True, True, False), (False, False, True, True), (True, False, False, False)),
+]
+
+
+@pytest.mark.slow_cases(8)
+@pytest.mark.few(3)
+@pytest.mark.parametrize(("target", "axes"), crossed(["ascend910", "ascend310"], BROADCAST))
+def test_operands_broadcast_along_any_axes_of_an_image(
+    target: str, axes: tuple[bool, ...], tmp_path: Path
+) -> None:
+    """A factor of the input, and one of a convolution's result, which lies in blocks of channels:
+    a constant, or computed, as a gate is."""
+    random = np.random.default_rng(5)
+    x = random.uniform(-1, 1, (2, 20, 5, 3)).astype(np.float32)
+    shape = tuple(n if own else 1 for n, own in zip(x.shape, axes, strict=True))
+    of_one = (1, *shape[1:])
+    factor, gate = (random.uniform(0.5, 1.5, n).astype(np.float32) for n in (of_one, shape))
+    w = random.normal(0, 0.2, (20, 20, 1, 1)).astype(np.float32)
+    nodes = [
+        helper.make_node("Mul", ["x", "factor"], ["a"]),
+        helper.make_node("Conv", ["a", "w"], ["c"]),
+        helper.make_node("PRelu", ["c", "factor"], ["p"]),
+        helper.make_node("Abs", ["gate"], ["g"]),
+        helper.make_node("Add", ["p", "g"], ["y"]),
+    ]
+    network = compiled(
+        *(tmp_path, nodes, {"x": x, "gate": gate}, {"y": (np.float32, x.shape)}),
+        {"factor": factor, "w": w},
+        target,
+    )
+    summed = np.einsum("oi,nihw->nohw", w[:, :, 0, 0], x * factor)
+    expected = np.where(summed < 0, summed * factor, summed) + gate
+    found = network.outputs({"x": x, "gate": gate})["y"]
+    np.testing.assert_allclose(found, expected, atol=0.01)
+
+
 @pytest.mark.slow
 def test_padded_planes_larger_than_ub(tmp_path: Path) -> None:
     """ResNet's first pool: a plane is more than UB holds."""

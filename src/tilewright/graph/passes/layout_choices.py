@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from math import prod
 
 from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
@@ -90,7 +90,8 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
     ]
     view = machine.layouts.get("view", "")
     layouts += [view] if sum(letter.isupper() for letter in view) == rank else []
-    return tuple(dict.fromkeys([*(text for text in layouts if text), ""]))[:IMAGE_LAYOUTS_TRIED]
+    blocked = dict.fromkeys(text for text in layouts if text)
+    return (*islice(blocked, IMAGE_LAYOUTS_TRIED - 1), "")
 
 
 def _takes(machine: Machine, primitive: Primitive, role: str, element: str) -> bool:

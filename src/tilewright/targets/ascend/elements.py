@@ -84,7 +84,7 @@ def as_elements(kernel: Kernel) -> Kernel:
         dims, forms = _flat([*several, out])
     elif all(_in_rows(operand) for operand in (*several, out)):
         dims, forms = _rows(several, out)
-    elif all(_is_image(operand) for operand in (*several, out)):
+    elif all(_is_image(operand) and _in_planes(operand, out) for operand in (*several, out)):
         dims, forms = _planes([*several, out])
     else:
         return kernel
@@ -222,12 +222,24 @@ def _is_image(operand: Operand) -> bool:
     return len(operand.shape) == 4 and _form(operand)[1] == Layout.parse(layout, 4)
 
 
+def _in_planes(operand: Operand, out: Operand) -> bool:
+    """Return True if an image has all channels of the result, and all of its pixels or one."""
+    (_, channels, *sides), (_, of, *whole) = operand.shape, out.shape
+    return channels == of and (sides == whole or prod(sides) == 1)
+
+
 def _planes(operands: Sequence[Operand]) -> tuple[tuple[Dim, ...], Forms]:
-    """The dims of images whose blocks of channels differ: pixels are rows."""
-    count, channels, *sides = operands[-1].shape
-    shape = count, prod(sides), channels
-    dims = tuple(Dim(*pair) for pair in zip(("d0", "r", "c"), shape, strict=True))
-    return dims, {o.name: (shape, str(planes(3, BLOCK // o.element_bytes))) for o in operands}
+    """The dims of images whose blocks of channels differ, or of which some broadcast: pixels are
+    rows."""
+    shapes = [
+        (count, prod(sides), channels) for count, channels, *sides in (o.shape for o in operands)
+    ]
+    dims = tuple(Dim(*pair) for pair in zip(("d0", "r", "c"), shapes[-1], strict=True))
+    forms = {
+        o.name: (shape, str(planes(3, BLOCK // o.element_bytes)))
+        for o, shape in zip(operands, shapes, strict=True)
+    }
+    return dims, forms
 
 
 def _in_rows(operand: Operand) -> bool:
