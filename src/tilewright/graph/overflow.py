@@ -42,11 +42,14 @@ class Overflow:
     """The largest finite number of that element."""
     lost: int
     size: int
+    constant: bool = False
+    """Whether they are numbers of a constant that the node reads, which were cut to the limit."""
 
     def __str__(self) -> str:
         """The node, the limit, and the edit that helps."""
+        numbers = "numbers of its constant" if self.constant else "results"
         return (
-            f"{self.node}: {self.lost:,} of {self.size:,} results are beyond {self.limit:,.0f}, "
+            f"{self.node}: {self.lost:,} of {self.size:,} {numbers} are beyond {self.limit:,.0f}, "
             f"the largest {self.element}: scale its operands or weights down, or leave it to the "
             f"host (--keep-float {self.node})"
         )
@@ -160,8 +163,20 @@ class OverflowObserver:
         return list(told.values())
 
     def overflows(self) -> list[Overflow]:
-        """The nodes whose results are not held though their operands are, in order."""
-        return list(self._overflows())
+        """The nodes whose constants are not held, then those whose results are not though their
+        operands are, in order."""
+        return [*self._cut_constants(), *self._overflows()]
+
+    def _cut_constants(self) -> Iterator[Overflow]:
+        """Constants of which numbers lie at the limit, to which they were cut; masks may."""
+        for name, op in self._constants.items():
+            array = self.weights.get(op.symbol.data)
+            if array.dtype not in SHORT or name in self._masks:
+                continue
+            limit = float(ml_dtypes.finfo(array.dtype).max)
+            if count := int(np.count_nonzero(np.abs(array.astype(np.float32)) == limit)):
+                node = self._reader(name) or name
+                yield Overflow(node, str(array.dtype), limit, count, array.size, constant=True)
 
     def _overflows(self) -> Iterator[Overflow]:
         told: set[str] = set()

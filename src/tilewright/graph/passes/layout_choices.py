@@ -49,7 +49,7 @@ CONVERSIONS = frozenset(("quantise", "dequantise", "convert_layout"))
 LINEAR_CONVERSIONS = frozenset(("quantise_linear", "dequantise_linear"))
 """The same, while one scale and one zero point hold for all elements."""
 
-IMAGE_LAYOUTS_TRIED = 6
+IMAGE_LAYOUTS_TRIED = 7
 
 _INNERMOST = re.compile(r"(.*[A-Za-z])(\d+)([a-z])")
 """A layout's innermost block: what lies around it, its elements, its letter."""
@@ -172,7 +172,11 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, planner: Planner) -> lis
             if _same_bytes(kernel, text, to)
         ]
         anyhow = [Choice((None, *others), text) for text in candidates(machine, kernel.result)]
-        return alike or anyhow if machine.number.is_short_float else anyhow
+        if not machine.number.is_short_float:
+            return anyhow
+        # Floats of images change from rows to blocks, bytes do not: those are quantised in blocks.
+        blocked = [choice for choice in alike if rank == 4 and choice.result]
+        return blocked or alike or anyhow
     if kernel.on_host:
         if not all(isinstance(op, PointwiseOperation) for op in operations):
             return [row_major]
