@@ -11,6 +11,7 @@ from tilewright.machine import Machine
 from tilewright.planning.space.levels import input_levels, result_levels
 from tilewright.tile.dialect import (
     BufferOp,
+    ComputeOp,
     DomainOp,
     LoopOp,
     MoveOp,
@@ -107,11 +108,16 @@ def _has_further(buffer: BufferOp) -> bool:
     return any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
 
 
+def _computes(buffer: BufferOp) -> list[ComputeOp]:
+    """The computes that read or write a buffer, or what is of it."""
+    further = [use.operation for use in buffer.result.uses]
+    parts = [op for part in further if isinstance(part, BufferOp) for op in _computes(part)]
+    return [*computes_of(buffer), *parts]
+
+
 def _primitives(buffer: BufferOp) -> set[str]:
     """The primitives that read or write a buffer, or what is of it."""
-    further = [use.operation for use in buffer.result.uses]
-    parts = [_primitives(op) for op in further if isinstance(op, BufferOp)]
-    return {op.primitive.data for op in computes_of(buffer)}.union(*parts)
+    return {op.primitive.data for op in _computes(buffer)}
 
 
 @dataclass(frozen=True)
@@ -231,11 +237,13 @@ def _memory(loop: LoopOp) -> str:
 
 
 def _loops_through(buffer: BufferOp) -> list[LoopOp]:
-    """The loops around a buffer, and the first of each block from there inwards."""
+    """The loops around a buffer, and the first of each block from there inwards in which something
+    computes with it."""
     chain = enclosing_loops(buffer)
     block = buffer.parent_block()
+    computing = [loop for compute in _computes(buffer) for loop in enclosing_loops(compute)]
     while block is not None:
-        loop = next((op for op in block.ops if isinstance(op, LoopOp)), None)
+        loop = next((op for op in block.ops if isinstance(op, LoopOp) and op in computing), None)
         if loop is None:
             break
         chain.append(loop)
