@@ -13,7 +13,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.chains.cores import plan_chain_cores
-from tilewright.planning.chains.plans import plan_chain
+from tilewright.planning.chains.plans import passes_memories, plan_chain
 from tilewright.planning.cost.bounds import in_place, primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import shared_cache
@@ -27,7 +27,7 @@ from tilewright.planning.plan import (
 )
 from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.planners.cores import plan_cores
-from tilewright.planning.planners.exact import plan_exact, priced_first
+from tilewright.planning.planners.exact import plan_exact
 
 Ask = Callable[[Kernel], Plan | None]
 """A kernel's plan, or None where the planner's own search is to find it."""
@@ -119,9 +119,8 @@ class Planner:
     def _searched(self, kernel: Kernel) -> Plan:
         search = self.chains if kernel.producers else self.search
         search = search or search_of(kernel, self.machine)
-        exact = search is plan_exact and priced_first(kernel, self.machine)
         timer = None if self.timer is None else infinite_if_refused(self.timer)
-        if timer is not None and (search is plan_chain or exact):
+        if timer is not None and search is plan_chain:
             # What asks without a timer, such as the fusion search, shares the longer part of this.
             priced = self.by_cost().plan(replace(kernel, first=False))
             return timed(priced, kernel, timer)
@@ -142,7 +141,9 @@ def search_of(kernel: Kernel, machine: Machine) -> Search:
         return plan_chain if machine.cores == 1 and not cached else plan_chain_cores
     if in_place(kernel, machine, primitives_for(kernel, machine)[0]):
         return in_place_planning(machine).plan
-    return plan_cores if machine.cores > 1 or cached else plan_exact
+    if machine.cores > 1 or cached:
+        return plan_cores
+    return plan_chain if passes_memories(kernel, machine) else plan_exact
 
 
 def _renamed(chosen: Plan, names: Mapping[str, str]) -> Plan:

@@ -9,7 +9,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from tilewright.machine import Machine, parse_expression
-from tilewright.planning.chains.cost import Tiling, once
+from tilewright.planning.chains.cost import Tiling
+from tilewright.planning.chains.once import once
 from tilewright.planning.chains.parts import (
     Filled,
     Parts,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, wraps
+from functools import cached_property
+from itertools import product
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,30 +20,12 @@ from tilewright.memory import align_up
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.chains.circular import first_places, rows_in_buffer
 from tilewright.planning.chains.inner import Inner
+from tilewright.planning.chains.once import once
 from tilewright.planning.chains.tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chains.units import Place, Unit, packed
 from tilewright.planning.cost.bounds import bandwidth_of
 from tilewright.planning.space.footprint import Counts, Ints, holds_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
-
-Owner = TypeVar("Owner")
-Answer = TypeVar("Answer")
-
-
-def once(method: Callable[[Owner, int], Answer]) -> Callable[[Owner, int], Answer]:
-    """A method of a number whose object keeps the answers."""
-    name = f"_{method.__name__}_known"
-
-    @wraps(method)
-    def kept(self: Owner, number: int) -> Answer:
-        try:
-            return getattr(self, name)[number]
-        except (AttributeError, KeyError):
-            answer = method(self, number)
-            self.__dict__.setdefault(name, {})[number] = answer
-            return answer
-
-    return kept
 
 
 @dataclass
@@ -60,6 +43,8 @@ class Tiling:
     """By operand and, for what lies on the way, memory."""
     homes: list[Memory] = field(default_factory=list[Memory])
     """The memory in which each buffer lies, as ``fits`` finds."""
+    foretold: float = 0.0
+    """Cycles by the closed form of nest_cost.py; 0 if it was not asked."""
 
     def __post_init__(self) -> None:
         self.places = self.shape.places
@@ -250,7 +235,7 @@ class Tiling:
         if move.transaction == 1 and not move.efficiency:
             return np.broadcast_to(size, count)
         run = run_elements(place.operand, lengths) * place.element_bytes
-        return np.broadcast_to(transfer_bytes(move, run, size // np.maximum(run, 1)), count)
+        return np.broadcast_to(transfer_bytes(move, run, -(-size // np.maximum(run, 1))), count)
 
     @cached_property
     def transfers(self) -> dict[int, Ints]:
@@ -394,37 +379,41 @@ class Tiling:
     def room(self, index: int, slots: int) -> int:
         """Bytes that a buffer takes with so many slots."""
         place, visits = self.places.all[index], self.most_visits(index)
-        largest = self._largest(index)
         slide = self.slide(place.name) if index in self.places.homes.values() else None
-        if slide is not None:
-            boxes = self.boxes(place, self.slides)
-            axis, span = next((n, s) for n, s in enumerate(boxes) if s.loop == slide.loop)
-            runs = 1 if visits == len(span.size) else 2
-            size, run = np.tile(span.size, runs), np.repeat(np.arange(runs), len(span.size))
-            first = first_places(np.tile(span.start, runs), size, run)
-            largest[axis] = rows_in_buffer(first, size, min(slots, visits))
-        size = self.element(place)
-        for granule, length in zip(place.granules, largest, strict=True):
-            size *= -(-length // granule) * granule
-        size = align_up(size, max(memory.granule for memory in place.memories))
-        return size if slide is not None else size * max(min(slots, visits), 1)
+        if slide is None:
+            return self._bytes_of(index, self._largest(index)) * max(min(slots, visits), 1)
+        largest, boxes = [*self._largest(index)], self.boxes(place, self.slides)
+        axis, span = next((n, s) for n, s in enumerate(boxes) if s.loop == slide.loop)
+        runs = 1 if visits == len(span.size) else 2
+        size, run = np.tile(span.size, runs), np.repeat(np.arange(runs), len(span.size))
+        first = first_places(np.tile(span.start, runs), size, run)
+        largest[axis] = rows_in_buffer(first, size, min(slots, visits))
+        return self._bytes_of(index, largest)
 
+    def _bytes_of(self, index: int, lengths: Sequence[int]) -> int:
+        """Bytes of a box of such lengths in a buffer."""
+        place = self.places.all[index]
+        size = self.element(place)
+        for granule, length in zip(place.granules, lengths, strict=True):
+            size *= -(-length // granule) * granule
+        return align_up(size, max(memory.granule for memory in place.memories))
+
+    @once
     def _largest(self, index: int) -> list[int]:
-        """Per axis, the largest length of a buffer's box."""
+        """Per axis, the largest length of a buffer's box; of windows that are moved one by one,
+        their number."""
         place, (_, within) = self.places.all[index], self.levels(index)
-        whole = [int(span.size.max(initial=0)) for span in self.boxes(place, self.slides)]
-        sizes, unit = dict(self.inner[place.unit].around(place.level)), self.units[place.unit]
-        spans, lengths = self.shape.spans(self.slides), list[int]()
-        if not within:
-            for number, axis in enumerate(place.operand.access):
-                if not set(place.apart).isdisjoint(axis.dims):
-                    dims = [unit.names.get(d, d) for d in axis.dims if d not in place.apart]
-                    whole[number] = prod(int(spans[dim].size.max()) for dim in dims)
-            return whole
-        for axis, most in zip(place.operand.access, whole, strict=True):
-            outer = {dim: int(spans[unit.names.get(dim, dim)].size.max()) for dim in axis.dims}
-            inner = {dim: min(sizes.get(dim, size), size) for dim, size in outer.items()}
-            lengths.append(min(axis.span(inner), most))
+        unit, spans = self.units[place.unit], self.shape.spans(self.slides)
+        inner = dict(self.inner[place.unit].around(place.level)) if within else {}
+        lengths = [int(span.size.max(initial=0)) for span in self.boxes(place, self.slides)]
+        for number, axis in enumerate(place.operand.access):
+            apart = not set(place.apart).isdisjoint(axis.dims)
+            if not within and not apart:
+                continue
+            sizes = {dim: int(spans[unit.names.get(dim, dim)].size.max()) for dim in axis.dims}
+            sizes = {dim: min(inner.get(dim, size), size) for dim, size in sizes.items()}
+            several = prod(size for dim, size in sizes.items() if dim not in place.apart)
+            lengths[number] = several if apart else min(axis.span(sizes), lengths[number])
         return lengths
 
     @once
@@ -449,17 +438,21 @@ class Tiling:
         for index in range(len(self.places.all)):
             groups.setdefault(self.key(index), []).append(index)
         hosts = {p.name: p.host for p in self.places.all if p.host}
-        for key in sorted(groups, key=lambda key: self._gain(groups[key])):
-            if key[0] in hosts or not any(self._gains(index) for index in groups[key]):
+        ranked = sorted(groups, key=lambda key: self._gain(groups[key]))
+        ranked = [key for key in ranked if key[0] not in hosts]
+        ranked = [key for key in ranked if any(self._gains(index) for index in groups[key])]
+        most = {key: self._most_slots(groups[key]) for key in ranked}
+        for slots, key in product((2, 3, 4), most):
+            if slots > most[key] or self.slots.get(key, 1) < slots - 1:
                 continue
             joined = [n for other in groups for n in groups[other] if hosts.get(other[0]) == key[0]]
             joined = [n for n in joined if self.key(n)[1] == key[1]]
             more: dict[str, int] = {}
             for index in (*groups[key], *joined):
-                name = self.homes[index].name
-                more[name] = more.get(name, 0) + self._room(index, 2) - self._room(index, 1)
+                name, further = self.homes[index].name, self._room(index, slots)
+                more[name] = more.get(name, 0) + further - self._room(index, slots - 1)
             if all(rooms[name] >= size for name, size in more.items()):
-                self.slots[key] = 2
+                self.slots[key] = slots
                 for name, size in more.items():
                     rooms[name] -= size
         for index in range(len(self.places.all)):
@@ -467,6 +460,14 @@ class Tiling:
             if name in hosts:
                 self.slots[name, memory] = self.slots.get((hosts[name], memory), 1)
         return True
+
+    def _most_slots(self, group: Sequence[int]) -> int:
+        """Slots of a group of buffers at most: more than two for a kernel alone whose moves run
+        ahead, if engines do not wait for signals in front of each."""
+        asked = self.machine.synchronisation
+        moves = [self.places.all[n].fill or self.places.all[n].flush for n in group]
+        ahead = all(move is not None and move.in_flight > 1 for move in moves)
+        return 4 if self.foretold and ahead and not (asked.signals and asked.stalls) else 2
 
     def _room(self, index: int, slots: int) -> int:
         key = "room", index, min(slots, self.most_visits(index)), self.levels(index)[1], self.slides

@@ -1,12 +1,13 @@
 """Plans of chains: kernels that compute on the chip what they read (``Kernel.producers``). Kernels
 without producers are planned as chains of one where instructions are of rows
-(``Synchronisation.by_rows``).
+(``Synchronisation.by_rows``), and where operands pass memories on their way to the primitive.
 
 The loops are those of the last kernel, over its parallel dims, and over its reductions where tiles
 with whole ones do not fit. Each tile computes first what it reads of the producers' results, halo
 included, at once; where primitives turn rows in circular buffers, rows that the tile before left
 are not computed again. Where operands pass a memory on the way, each kernel cuts its part of a tile
-once more (inner.py). So the space is small: the tilings that fit are sorted by a lower bound
+once more (inner.py), and of a kernel alone the outer tiles are found along with those within, by a
+closed form (nest_cost.py). So the space is small: the tilings that fit are sorted by a lower bound
 (every engine's work, bytes through main memory), and the best are priced by the timing core, on the
 commands that they become (commands.py). (DNNVM, section 4.3: condition 1 is a tile that fits,
 condition 2 the tile that is everything.)
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise, product
+from math import inf
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
@@ -34,8 +36,7 @@ from tilewright.planning.own import on_one_core
 from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.space.footprint import uses_of
-from tilewright.planning.space.levels import levels_of
+from tilewright.planning.space.levels import is_deep, levels_of
 from tilewright.planning.space.tilings import no_tile_fits
 
 TIMED = 3
@@ -58,6 +59,7 @@ def plan_chain(
             units.append(units_of(kernel, machine, chosen))
         except TilewrightError as error:
             failures.append(error)
+    limit = inf if budget is None else budget.limit
     search = Search([])
     for cut in (False, True):
         candidates: list[Candidates] = []
@@ -66,9 +68,9 @@ def plan_chain(
                 candidates.append(Candidates(Places(unit, machine), machine, cut))
             except TilewrightError as error:
                 failures.append(error)
-        search = Search(candidates)
+        search = Search(candidates, limit)
         search.run()
-        if search.priced:
+        if search.priced or all(each.is_nest for each in candidates):
             break
     priced = search.priced
     if not priced:
@@ -79,9 +81,12 @@ def plan_chain(
         ]
         if failures:
             raise failures[0]
+        if search.count and limit < inf:
+            reason = f"no plan takes less than {limit:,.0f} cycles"
+            raise refuse("plan-limit", reason, kernel.symbol, "raise Budget.limit")
         if not kernel.producers:
-            primitive = agreeing(kernel, machine)[0]
-            raise no_tile_fits(kernel, machine, uses_of(kernel, machine, primitive))
+            places = search.candidates[0].places.all
+            raise no_tile_fits(kernel, machine, (place.memory for place in places))
         raise refuse(
             "plan-capacity",
             f"no tile of {kernel.anchor.operation} fits {machine.name} with the computes before it",
@@ -91,6 +96,10 @@ def plan_chain(
     cuts = ["rows"] if any(unit.thinned for unit in search.candidates) else []
     cuts += ["priced"] if search.stopped else []
     physical, granule = bounds(kernel, machine)
+    # Of a kernel alone those with other outer loops: where a price is wrong, it is for all alike.
+    unlike: dict[object, tuple[float, int, Tiling]] = {}
+    for entry in priced:
+        unlike.setdefault(entry[2].order if entry[2].foretold else entry[1], entry)
     best, *others = (
         Plan(
             schedule=schedule_of(tiling),
@@ -103,10 +112,16 @@ def plan_chain(
             complete=not cuts,
             cuts=tuple(cuts),
         )
-        for cycles, _, tiling in priced[: min(TIMED, (budget or Budget()).timed)]
+        for cycles, _, tiling in [*unlike.values()][: min(TIMED, (budget or Budget()).timed)]
     )
     best = replace(best, others=tuple(others))
     return best if timer is None else timed(best, kernel, timer)
+
+
+def passes_memories(kernel: Kernel, machine: Machine) -> bool:
+    """Return True for a kernel alone of which operands pass memories on their way: it is planned as
+    a chain of one."""
+    return any(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
 
 
 def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
@@ -167,7 +182,7 @@ def schedule_of(tiling: Tiling) -> Schedule:
         order = tiling.order if last else ()
         outer = [Level(memory, tuple(tile.items()), order)]
         inner = tiling.inner[number]
-        if inner.order or levels[-1] == memory:
+        if inner.order or tiling.foretold or levels[-1] == memory:
             first, *further = levels if inner.levels else (levels[0], levels[-1])
             outer = [Level(first, tuple(tile.items()), order)]
             ends = (0, *inner.levels, len(inner.loops))
@@ -205,7 +220,7 @@ def _memories(tiling: Tiling) -> tuple[str, ...]:
     """The memories that name the levels: on the way to a primitive's, and that one; of the kernel
     that has most."""
     near = [place for place in tiling.places.all if place.source is not None and not place.staged]
-    near = [place for place in near if tiling.inner[place.unit].order]
+    near = [place for place in near if tiling.inner[place.unit].order or tiling.foretold]
     if not near:
         return "", ""
     place = max(near, key=lambda each: len(tiling.inner[each.unit].levels))

@@ -13,7 +13,7 @@ from tilewright.machine import Machine
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.chains.commands import Commands
 from tilewright.planning.chains.cost import Tiling
-from tilewright.planning.chains.inner import InnerTiles
+from tilewright.planning.chains.inner import InnerTiles, inner_of
 from tilewright.planning.chains.kept import block_step, choices
 from tilewright.planning.chains.tiles import Tile
 from tilewright.planning.chains.units import Places, Unit
@@ -34,6 +34,19 @@ ORDERED = 3
 
 PRICED = 24
 """Tilings that are priced, best estimate first, in the coarse round; a third of it in others."""
+
+FEW = 8
+"""Nests of a kernel alone that are priced, whatever the closed form says of them."""
+
+MISJUDGED = 0.12
+"""The excess over the best cycles, as a share, by the closed form, from which on no further nest
+is."""
+
+FAR = 0.25
+"""The excess over the cycles that are wanted, as a share, from which on none is."""
+
+COMPUTES = 20_000
+"""Computes of a nest whose commands are timed, at most: of others the closed form is the price."""
 
 SETTLED = 0.005
 """The gain below which no tiling is priced whose instructions are of rows: prices are no nearer."""
@@ -81,8 +94,26 @@ class Candidates:
         self.thinned |= len(every) > SIZES
         return every if len(every) <= SIZES else [*every[: SIZES - 1], every[-1]]
 
+    @property
+    def is_nest(self) -> bool:
+        """True for a kernel alone of which levels of tiles are nested."""
+        return len(self.places.units) == 1 and self.inner.is_deep(0)
+
+    def nests(self) -> Iterator[Tiling]:
+        """The best nests of tiles of a kernel alone, by the closed form of nest_cost.py."""
+        extents = self.last.kernel.anchor.extents
+        for cycles, tiles in self.inner.alone(PRICED):
+            sizes = {dim: int(tiles.sizes[dim]) for dim in extents}
+            order = tuple(dim for dim in tiles.order if sizes[dim] < extents[dim])
+            nest = inner_of(tiles.within, sizes)
+            yield Tiling(Tile(self.places, sizes), self.machine, order, (nest,), foretold=cycles)
+        self.thinned |= self.inner.thinned
+
     def look(self, *, coarse: bool) -> None:
         """Find the tilings of all tiles, or of some of each dim's sizes."""
+        if self.is_nest:
+            self.tilings[()] = list(self.nests()) if coarse else []
+            return
         steps = [
             [n for n in range(len(sizes)) if not coarse or n in COARSE or n == len(sizes) - 1]
             for sizes in self.sizes.values()
@@ -98,6 +129,8 @@ class Candidates:
     def around(self, steps: Steps) -> list[Tiling]:
         """The tilings of the tiles that differ in the next size along one dim, if they are new."""
         tilings: list[Tiling] = []
+        if self.is_nest:
+            return tilings
         for axis, sizes in enumerate(self.sizes.values()):
             for step in (steps[axis] - 1, steps[axis] + 1):
                 near = (*steps[:axis], step, *steps[axis + 1 :])
@@ -155,11 +188,22 @@ def _is_nested(tiling: Tiling) -> bool:
     return True
 
 
+def _computes(tiling: Tiling) -> int:
+    """The number of a kernel's computes, where it is alone."""
+    count, around = tiling.count, tiling.tile
+    for dim, size in tiling.inner[0].loops:
+        count *= -(-around[dim] // size)
+        around[dim] = size
+    return count
+
+
 @dataclass
 class Search:
     """The best tilings of a chain's candidates."""
 
     candidates: Sequence[Candidates]
+    limit: float = inf
+    """Cycles above which no tiling is wanted."""
     priced: list[tuple[float, int, Tiling]] = field(default_factory=list[tuple[float, int, Tiling]])
     """Cycles of what was priced, best first, with the order in which that was done."""
     stopped: bool = False
@@ -201,6 +245,8 @@ class Search:
         for number, candidate in enumerate(self.candidates):
             if candidate.places is tiling.places:
                 sizes = tiling.shape.sizes
+                if candidate.is_nest:
+                    return number, ()
                 return number, tuple(
                     candidate.sizes[dim].index(sizes[dim]) for dim in candidate.sizes
                 )
@@ -210,27 +256,35 @@ class Search:
         """Price those that fit, best estimate first; an estimate takes a tiling's slots, and so is
         made when the tiling's turn comes by the least that it may be."""
         most = PRICED // 3 if self.priced else PRICED
-        best, done = min((entry[0] for entry in self.priced), default=inf), 0
+        best, done = min((entry[0] for entry in self.priced), default=self.limit), 0
         by_rows = any(each.machine.synchronisation.by_rows for each in self.candidates)
         gain = 1 + SETTLED * by_rows
         queue = [
-            (space_of_tiling.least, -space_of_tiling.tile_points, n, False)
-            for n, space_of_tiling in enumerate(tilings)
+            (tiling.foretold or tiling.least, -tiling.tile_points, n, False)
+            for n, tiling in enumerate(tilings)
         ]
         heapify(queue)
         while queue:
             _, points, number, fits = heappop(queue)
             tiling = tilings[number]
-            if tiling.bound * gain > best:
+            if not tiling.foretold and tiling.bound * gain > best:
                 continue
+            most_told = best * (1 + MISJUDGED) if done >= FEW else self.limit * (1 + FAR)
+            if tiling.foretold > most_told:
+                self.stopped = True
+                break
             if not fits:
                 if tiling.fits():
-                    heappush(queue, (tiling.estimate, points, number, True))
+                    rank = tiling.foretold or tiling.estimate
+                    heappush(queue, (rank, points, number, True))
                 continue
             if done == most:
                 self.stopped = True
                 break
-            cycles = Commands(tiling).cycles()
-            self.priced.append((cycles, len(self.priced), tiling))
-            best, done = min(best, cycles), done + 1
+            many = tiling.foretold and _computes(tiling) > COMPUTES
+            cycles = max(tiling.foretold, tiling.bound) if many else Commands(tiling).cycles()
+            done += 1
+            if cycles <= self.limit:
+                self.priced.append((cycles, len(self.priced), tiling))
+                best = min(best, cycles)
         self.priced.sort(key=lambda entry: entry[:2])

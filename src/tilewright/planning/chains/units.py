@@ -56,7 +56,7 @@ def units_of(kernel: Kernel, machine: Machine, primitives: Sequence[Primitive]) 
             if operand.role not in unit.primitive.operands:
                 reason = f"{unit.primitive.name} of {machine.name} takes no {operand.role}"
                 raise refuse("plan-operand", f"{reason} ({operand.name})", kernel.symbol)
-        if unit.primitive.sizes == "fixed":
+        if len(units) > 1 and unit.primitive.sizes == "fixed":
             raise refuse(
                 "kernel-chain",
                 f"instances of {unit.primitive.name} have fixed sizes, and tiles of a chain differ "

@@ -13,7 +13,7 @@ the next passes the longest of
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
   overlaps with compute;
-- likewise for the output, compute and store, unless it leaves part by part as it is computed.
+- likewise for the output, compute and store.
 
 A class whose loads take longer than compute borrows the time that the queue had left over in the
 tile before, as far as slots let it run ahead. The first loads and the last compute and store stand
@@ -321,8 +321,6 @@ class Step:
             bytes_time = self.of.bytes[use.name][self.before] / self.of.bandwidth
             stored = stored + moves * bytes_time
             step = np.maximum(step, moves * self.of.time[use.name][self.before])
-            if use.leaves:
-                continue
             wait = self._until_free(use) + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + wait) / self.rounds[use.name]
             step = np.maximum(step, cycle)

@@ -3,7 +3,7 @@
 The result is cut into a grid of parts along its dims, at least as many as there are cores where the
 dims give that many; core number i takes a run of the parts, as swTVM's ``athread_parallel`` has it.
 No two cores write one element, and none waits for another. A part is planned as a kernel of its
-own, by the ``exact`` planner, on the machine that one core sees: its own memories, and its share of
+own on the machine that one core sees: its own memories, and its share of
 the bandwidth of main memory, or what a cache that all cores share gives it.
 
 Grids come sorted by a lower bound of what the core with the most parts takes; they are planned
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Move, Primitive, parse_expression
 from tilewright.machine.records import MemoryRecord
+from tilewright.planning.chains.plans import plan_chain
 from tilewright.planning.cost.bounds import granule_bound, main_bandwidth, physical_bound
 from tilewright.planning.domain import Affine, Kernel, Operand, Stage
 from tilewright.planning.own import on_one_core, shared_cache, start_cycles
@@ -30,6 +31,7 @@ from tilewright.planning.planners.exact import plan_exact
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.footprint import run_elements
+from tilewright.planning.space.levels import is_deep
 
 PLANNED = 6
 """Grids of a primitive that are planned at most."""
@@ -121,6 +123,7 @@ def plan_cores(
     considered = priced = 0
     primitives = agreeing(kernel, machine)
     for primitive in primitives:
+        plan = plan_chain if is_deep(machine, primitive) else plan_exact
         cores = 1 if on_one_core(primitive) else machine.cores
         # Where cores share no path, the last round may well leave some of them idle.
         paths = shared_cache(machine) is not None
@@ -143,7 +146,7 @@ def plan_cores(
             most = budget.limit if best is None else min(best.predicted_cycles, budget.limit)
             limited = replace(budget, limit=(most - start_cycles(machine)) / int(rounds[row]))
             try:
-                part = plan_exact(part_of(kernel, grid), alone, budget=limited)
+                part = plan(part_of(kernel, grid), alone, budget=limited)
             except TilewrightError as error:
                 failure = failure or error
                 continue

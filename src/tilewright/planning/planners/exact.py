@@ -12,34 +12,25 @@ no error of the cost model lets it win.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product, repeat
-from math import prod
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.chains.units import Places, units_of
 from tilewright.planning.cost.bounds import granule_bound, physical_bound
-from tilewright.planning.cost.columns import Priced, cost_of, lower_bounds, price, rough_bounds
-from tilewright.planning.cost.level_commands import price_levels
+from tilewright.planning.cost.columns import Priced, lower_bounds, price, rough_bounds
 from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Budget, Plan, Timer, timed
+from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.cells import cells_of
-from tilewright.planning.space.footprint import uses_of
-from tilewright.planning.space.level_tiles import Inside, LevelTiling
-from tilewright.planning.space.levels import inner_view, is_deep, merged_view
 from tilewright.planning.space.nests import Arrangement
-from tilewright.planning.space.outer_tiles import OuterSpace, outer_spaces
 from tilewright.planning.space.sizes import EFFORTS
-from tilewright.planning.space.tilings import Space, build_space, no_tile_fits
+from tilewright.planning.space.tilings import Space, build_space
 
 FIRST_BLOCK, BLOCK = 128, 1024
 """Tilings priced at once: few at first, so that the best bounds the rest."""
@@ -51,24 +42,6 @@ much too high."""
 FAR = 0.25
 """The excess over the granule bound, as a share, at which a best cost lets more sizes be
 searched."""
-
-INNER, WITHIN = 150, 8
-"""Inner tilings that are kept, and around how many of them outer tiles are sought: of those that
-cut the result alike, around the best. A larger tile of the result is the better one next to the
-primitive; a smaller one may let more of an operand stay in the outer memory."""
-
-LARGEST = 3
-"""Around how many more outer tiles are sought: those of the largest tiles of the result, which may
-cost more next to the primitive, and spare the outer memories most."""
-
-AROUND = 12
-"""Outer tilings around each of them whose commands may be timed."""
-
-TOGETHER = 24
-"""Schedules of several levels whose commands are timed, best cost by the closed form first."""
-
-MISJUDGED_LEVELS = 0.25
-"""The excess over the best cost, as a share, at which candidates of several levels are left out."""
 
 MIRRORS = 4
 """Rows taken from a block for each candidate that is kept; mirrored ones drop out again."""
@@ -84,8 +57,6 @@ class Candidate:
     space: Space
     arrangement: Arrangement
     row: int
-    divided: Machine | None = None
-    """The machine of which the two outermost levels were searched as one."""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -97,30 +68,10 @@ class Candidate:
         """The number of computes."""
         return self.space.computes(self.row)
 
-    @cached_property
+    @property
     def schedule(self) -> Schedule:
         """The schedule of the candidate."""
-        return self.tiling().whole if isinstance(self.space, OuterSpace) else self._single
-
-    @property
-    def _single(self) -> Schedule:
-        """The schedule of the level that was searched."""
         return schedule_of(self.space, self.arrangement, self.row)
-
-    def tiling(self, inside: Inside | None = None) -> LevelTiling:
-        """The tiles of the level that was searched, and those within; ``inside`` a level around
-        it, if given."""
-        if not isinstance(self.space, OuterSpace):
-            assert inside is not None
-            return LevelTiling(inside, self._single)
-        within, schedule = self.space.tiling(self.row), self._single
-        around = inside or replace(
-            within.inside, machine=self.divided or within.inside.machine, uses=self.space.uses
-        )
-        if self.divided is not None:
-            same = replace(schedule, levels=(replace(schedule.levels[0], order=()),))
-            within = LevelTiling(replace(within.inside, uses=self.space.uses), same, within)
-        return LevelTiling(around, schedule, within)
 
 
 @dataclass
@@ -134,22 +85,12 @@ class Search:
 
 
 def search(
-    kernel: Kernel,
-    machine: Machine,
-    primitive: Primitive,
-    budget: Budget,
-    keep: int,
-    *,
-    single_level: bool = False,
+    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
 ) -> Search:
-    """The ``keep`` best schedules of a kernel on one primitive; with ``single_level``, of those
-    whose nests have one level."""
-    if is_deep(machine, primitive):
-        return search_levels(kernel, machine, primitive, budget)
+    """The ``keep`` best schedules of a kernel on one primitive."""
     result = Search([], 0, 0, [])
     for efforts in (EFFORTS, EFFORTS[-1:]):
         space = build_space(kernel, machine, primitive, budget.rows, efforts)
-        space.single_level = single_level
         result = _searched(space, result, budget, keep)
         best = result.candidates[0].cost if result.candidates else np.inf
         if not result.candidates and budget.limit < np.inf:
@@ -157,111 +98,6 @@ def search(
         if best <= granule_bound(kernel, machine, primitive) * (1 + FAR):
             break
     return result
-
-
-def search_levels(kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget) -> Search:
-    """The best schedule of several levels; see planning/space/levels.py."""
-    best = level_candidates(kernel, machine, primitive, budget)
-    merged = [candidate for candidate in best.candidates if candidate.divided is not None]
-    own = [candidate for candidate in best.candidates if candidate.divided is None]
-    candidates = sorted(_apart(own) + _apart(merged), key=lambda each: each.cost)
-    if primitive.sizes != "fixed":  # Its instances have no chains; the closed form is their cost.
-        places = Places(units_of(kernel, machine, (primitive,)), machine)
-        candidates = _in_one_pipeline(candidates, places, machine)
-    return replace(best, candidates=_distinct(candidates, 1))
-
-
-def level_candidates(
-    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget
-) -> Search:
-    """The best schedules of several levels by the closed form: outermost tiles around the best
-    tilings of a machine whose outermost memories hold all, which may have several levels itself;
-    and those in which the two outermost levels have the same tile."""
-    view = inner_view(machine, primitive)
-    if is_deep(view, primitive):
-        within = level_candidates(kernel, view, primitive, budget)
-    else:
-        within = search(kernel, view, primitive, budget, INNER, single_level=True)
-    best = Search([], within.considered, within.priced, within.cuts)
-    for space in outer_spaces(
-        inner_tilings(within.candidates, kernel, machine, primitive), budget.rows
-    ):
-        best = _searched(space, best, budget, AROUND * len(space.inner))
-    if not best.candidates:
-        raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
-    merged = merged_view(machine, primitive)
-    if merged is None:
-        return best
-    try:
-        other = level_candidates(kernel, merged, primitive, budget)
-    except TilewrightError:
-        return best  # The tiles of one level do not fit the memories of both.
-    divided = [replace(c, divided=machine) for c in other.candidates if c.divided is None]
-    return Search(
-        sorted((*best.candidates, *divided), key=lambda each: each.cost),
-        best.considered + other.considered,
-        best.priced + other.priced,
-        best.cuts + other.cuts,
-    )
-
-
-def _apart(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The best by the closed form, no more around each inner tiling than may be."""
-    count: Counter[int] = Counter()
-    chosen: list[Candidate] = []
-    for candidate in candidates:
-        assert isinstance(candidate.space, OuterSpace)
-        inner = id(candidate.space.tiling(candidate.row))
-        count[inner] += 1
-        if count[inner] <= AROUND and len(chosen) < TOGETHER:
-            chosen.append(candidate)
-    return chosen
-
-
-def inner_tilings(
-    candidates: Sequence[Candidate], kernel: Kernel, machine: Machine, primitive: Primitive
-) -> list[LevelTiling]:
-    """The inner tilings around which outer ones are sought, of those that cut the result alike the
-    best."""
-    parallel = [dim for dim in kernel.anchor.extents if dim not in kernel.anchor.reduction]
-    tilings: dict[tuple[int, ...], LevelTiling] = {}
-    inside = Inside(kernel, machine, primitive, candidates[0].space.uses if candidates else ())
-    for candidate in candidates:
-        cut = tuple(int(candidate.space.size(dim)[candidate.row]) for dim in parallel)
-        if cut in tilings:
-            continue
-        tiling = candidate.tiling(inside)
-        if tiling.fits:
-            tilings[cut] = tiling
-    ranked = list(tilings)
-    # The larger a tile of the result, the less is loaded for all of it. Only around one innermost
-    # tile of the result may a reduction be cut.
-    largest = sorted(ranked[WITHIN:], key=lambda cut: -prod(cut))[:LARGEST]
-    chosen = [*ranked[:WITHIN], *largest]
-    single = [cut for cut in ranked if tilings[cut].within and tilings[cut].is_one_result]
-    chosen += [cut for cut in single[:LARGEST] if cut not in chosen]
-    return [tilings[cut] for cut in chosen]
-
-
-def _in_one_pipeline(
-    candidates: list[Candidate], places: Places, machine: Machine
-) -> list[Candidate]:
-    """The best candidates with the cycles of their commands, in which all hops share the engines;
-    those whose commands are too many stay as the closed form has them. Of those that cannot be the
-    best the cycles are lower bounds."""
-    priced: list[Candidate] = []
-    best = np.inf
-    for candidate in candidates:
-        if candidate.cost > best * (1 + MISJUDGED_LEVELS):
-            break
-        known = price_levels(places, machine, candidate.schedule, best)
-        if known is not None:
-            cycles, moved = known
-            cost = cost_of(cycles, moved, machine)
-            candidate = replace(candidate, cost=cost, cycles=cycles, moved_bytes=moved)
-        priced.append(candidate)
-        best = min(best, candidate.cost)
-    return priced
 
 
 def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:
@@ -373,12 +209,6 @@ def _remembering(timer: Timer) -> Timer:
     return cycles
 
 
-def priced_first(kernel: Kernel, machine: Machine) -> bool:
-    """Return True if a kernel's plan is found without a timer, which then times it: with several
-    levels all commands are timed to price it (cost/level_commands.py)."""
-    return all(is_deep(machine, primitive) for primitive in agreeing(kernel, machine))
-
-
 def plan_exact(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
@@ -388,8 +218,6 @@ def plan_exact(
     the budget's limit (``plan-limit``).
     """
     budget = budget or Budget()
-    if timer is not None and priced_first(kernel, machine):
-        return timed(plan_exact(kernel, machine, budget=budget), kernel, timer)
     keep = max(budget.timed, 1) if timer is not None else 1
     searches: list[tuple[Primitive, Search]] = []
     failures: list[TilewrightError] = []

@@ -101,7 +101,7 @@ class Greedy:
                 steps += tried
                 if tiling is not None:
                     return [_plan_of(tiling, slots, steps)]
-        raise no_tile_fits(kernel, machine, uses)
+        raise no_tile_fits(kernel, machine, (use.memory for use in uses))
 
 
 def grow(space: Space, slots: int) -> tuple[Space | None, int]:
@@ -132,7 +132,7 @@ def access_cycles(space: Space) -> tuple[Floats, list[Nest], Ints]:
 
     Also the orders that were looked at, and which of them is best in each row.
     """
-    groups, nests = groups_of(space), nests_of(replace(space, single_level=True))
+    groups, nests = groups_of(space), nests_of(space, single_level=True)
     trips = np.array([trips_along(space, group.dims) for group in groups])
     number = {group.dims: n for n, group in enumerate(groups)}
     loops = np.array([[number[loop.group.dims] for loop in nest.loops] for nest in nests], np.int64)

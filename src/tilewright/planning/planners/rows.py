@@ -58,7 +58,7 @@ class Rows:
         while most_slots(space)[0] < 1:
             larger = [d for d in tile if tile[d] > _least(primitive, d, tile[d])]
             if not larger:
-                raise no_tile_fits(kernel, machine, uses)
+                raise no_tile_fits(kernel, machine, (use.memory for use in uses))
             longest = max(larger, key=tile.__getitem__)
             tile[longest] = max(tile[longest] // 2, _least(primitive, longest, tile[longest]))
             space = tiling(part, machine, primitive, uses, tile)

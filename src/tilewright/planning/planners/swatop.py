@@ -181,9 +181,8 @@ def strategies(
             space = tilings(part_of(kernel, grid), core, primitive)
         except TilewrightError:
             continue
-        space.single_level = True
         exchanged = () if division is None else division.exchanged(kernel)
-        for nest in nests_of(space):
+        for nest in nests_of(space, single_level=True):
             trial = Strategies(space, nest, 2, tuple(grid.items()), rounds, division, exchanged)
             rows = np.flatnonzero(_fits(trial))
             if not rows.size:
@@ -204,7 +203,6 @@ def strategies_in_turns(
         return
     core = core_in_turns(one_core(machine), mesh.side)
     space = tilings(part_of(kernel, division.grid), core, primitive)
-    space.single_level = True
     granules = primitive.multiples.items()
     whole = np.ones(space.rows, np.bool_)
     for dim, granule in granules:
@@ -214,7 +212,7 @@ def strategies_in_turns(
         whole &= (space.trips(dim) > 1) & (space.extents[dim] % primitive.multiples[dim] == 0)
     space = space.take(np.flatnonzero(whole))
     grid, exchanged = tuple(division.grid.items()), exchanged_in_turns(kernel)
-    for nest in nests_of(space) if space.rows else ():
+    for nest in nests_of(space, single_level=True) if space.rows else ():
         trial = Strategies(space, nest, 2, grid, 1, division, exchanged)
         rows = np.flatnonzero(_fits(trial))
         if rows.size:
@@ -233,7 +231,7 @@ def tilings(kernel: Kernel, machine: Machine, primitive: Primitive) -> Space:
         space = crossed(uncrossed(kernel, machine, primitive, uses, sizes), ROWS)
         if space.rows:
             return space
-    raise no_tile_fits(kernel, machine, uses)
+    raise no_tile_fits(kernel, machine, (use.memory for use in uses))
 
 
 def _factors(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive
-from tilewright.machine.records import OperandRecord
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
@@ -38,11 +37,6 @@ def picked(column: Counts, rows: Ints) -> Counts:
     return column if isinstance(column, int) else column[rows]
 
 
-class StoredInParts(OperandRecord):
-    """Results of which parts are moved on while others of their tile are computed: those that have
-    no tile of an outer level, as it sees them (levels.py)."""
-
-
 @dataclass(frozen=True)
 class Use:
     """The buffering and movement of a kernel's operand by a primitive of a machine."""
@@ -59,16 +53,12 @@ class Use:
     host: str = ""
     """Name of the operand in whose move this one travels; "" for a move of its own."""
     output: bool = False
-    leaves: bool = False
-    """True if parts of it are stored while others of its tile are computed."""
     apart: tuple[str, ...] = ()
     """Dims of a window along which each window is moved by itself."""
     by_tile: bool = False
     """True if main memory has it tile by tile, each tile contiguous."""
     elsewhere: bool = False
     """True if another memory than the main one holds it (``Machine.home``)."""
-    whole: bool = False
-    """True if moves take whole granules."""
 
     @property
     def name(self) -> str:
@@ -105,13 +95,13 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
                 "the planner exact plans a tile for each memory",
             )
         move = path[0] if path else None
-        leaves, apart = isinstance(storage.own, StoredInParts), storage.own.windows_apart()
+        apart = storage.own.windows_apart()
         granules = tuple(axis.granule(storage.multiples, apart) for axis in operand.access)
         host = hosts.get((storage.joined or "", home), "")
         constant = operand.role in ("weight", "bias") and not operand.computed
         by_tile = constant and lies_by_tile(storage)
         element = storage.element_bytes or operand.element_bytes
-        options = host, output, leaves, apart, by_tile, home != machine.main
+        options = host, output, apart, by_tile, home != machine.main
         if move is not None and home != machine.main:
             # Its bytes pass no main memory; the other memory gives them at its own rate.
             rate = machine.memory(home).bytes_per_cycle or move.bytes_per_cycle
@@ -212,19 +202,16 @@ def axis_table(
     extents: Mapping[str, int],
     sizes: Mapping[str, Ints],
     apart: Sequence[str] = (),
-    *,
-    whole: bool = False,
 ) -> AxisTable:
     """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim.
 
     Where the axis has a dim of ``apart``, windows are moved one by one, whole: ``total`` and
-    ``mean`` count what is moved, ``largest`` the windows, as there is room for each. Where moves
-    take ``whole`` multiples, they count these.
+    ``mean`` count what is moved, ``largest`` the windows, as there is room for each.
     """
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
     tiles = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
     windows = frozenset(apart) & frozenset(axis.dims)
-    return _axis_table(axis, extent, multiple, tuple(tiles), windows, multiple if whole else 1)
+    return _axis_table(axis, extent, multiple, tuple(tiles), windows)
 
 
 @lru_cache(maxsize=1024)
@@ -234,7 +221,6 @@ def _axis_table(
     multiple: int,
     cuts: tuple[tuple[str, int, tuple[int, ...]], ...],
     apart: frozenset[str],
-    moved: int,
 ) -> AxisTable:
     """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
     dims = tuple(name for name, _, _ in cuts)
@@ -255,7 +241,6 @@ def _axis_table(
         if apart:
             columns = np.ix_(*(size for _, size in chosen.values()))
             lengths = prod(columns, start=np.ones(1, np.int64))
-        lengths = -(-lengths // moved) * moved
         total[index] = lengths.sum()
         short = [chosen[name][1] < chosen[name][1][0] for name in dims]
         for kind in kinds:

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations, product
-from typing import Any
 
 import numpy as np
 
@@ -88,8 +87,8 @@ def groups_of(space: Space) -> list[Group]:
     return [Group(tuple(dims), users, inner) for (users, inner), dims in groups.items()]
 
 
-def nests_of(space: Space) -> list[Nest]:
-    """Every nest worth trying."""
+def nests_of(space: Space, *, single_level: bool = False) -> list[Nest]:
+    """Every nest worth trying, or of these those of a ``single_level``."""
     groups = groups_of(space)
     parallel = [g for g in groups if not g.reduction and (space.trips_of(g.dims) > 1).any()]
     reduction = [g for g in groups if g.reduction and (space.trips_of(g.dims) > 1).any()]
@@ -102,12 +101,12 @@ def nests_of(space: Space) -> list[Nest]:
     for outer, inner in product(permutations(free), inner_orders):
         loops = [Loop(group) for group in (*fixed, *outer, *inner)]
         nests.append(Nest(tuple(loops), None, len(fixed)))
-        if space.single_level or not reduction or not _can_grow(space):
+        if single_level or not reduction or not _can_grow(space):
             continue
         for group in free:
             inside = Loop(group, inner=True, resident=_at_output(space))
             nests.append(Nest((*loops, inside), group, len(fixed)))
-    if space.single_level:
+    if single_level:
         return nests
     waiting = _waiting(space, fixed, free, reduction)
     return [*nests, *waiting, *_resident(space, parallel, fixed, free)]
@@ -361,10 +360,10 @@ def _fillings(
     reload = {u.name: moves_of(u, nest, trips) > 1 for u in hosts}
     fits = np.ones(space.rows, np.bool_)
     for uses in per_memory.values():
-        fits &= sum(need[use.name] for use in uses) <= _room(space, uses[0].memory)
+        fits &= sum(need[use.name] for use in uses) <= _room(uses[0].memory)
     filled = [
         [
-            _filled(order, need, reload, _room(space, order[0].memory))
+            _filled(order, need, reload, _room(order[0].memory))
             for order in list(permutations(uses))[:24]
         ]
         for uses in per_memory.values()
@@ -375,13 +374,12 @@ def _fillings(
     ]
 
 
-def _room(space: Space, memory: Memory) -> Any:
-    room = space.room(memory)
-    return 1 << 62 if room is None else room
+def _room(memory: Memory) -> int:
+    return 1 << 62 if memory.room is None else memory.room
 
 
 def _filled(
-    order: Sequence[Use], need: Mapping[str, Ints], reload: Mapping[str, Bools], limit: Any
+    order: Sequence[Use], need: Mapping[str, Ints], reload: Mapping[str, Bools], limit: int
 ) -> dict[str, Ints]:
     """Slots of the operands in one memory, which claim in this order what is left of it."""
     used = sum((need[use.name] for use in order), start=np.zeros(1, np.int64))

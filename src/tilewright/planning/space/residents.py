@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,6 +30,21 @@ def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:
     """The dims that no tile may cut because the result is resident."""
     return kernel.anchor.reduction if kernel.output.resident_in else ()
+
+
+def is_solid(kernel: Kernel, sizes: Mapping[str, Ints]) -> Bools:
+    """Per row of tile sizes, whether no tile of the result has holes.
+
+    Where two dims run along one axis, such as groups and their channels, tiles of several groups
+    must have all of each group's channels.
+    """
+    extents = kernel.anchor.extents
+    solid = np.ones(np.broadcast_shapes(*(column.shape for column in sizes.values())), np.bool_)
+    for axis in kernel.output.access:
+        terms = sorted(axis.terms, key=lambda term: -abs(term[1]))
+        for outer, inner in pairwise([dim for dim, _ in terms if dim in sizes]):
+            solid &= (sizes[outer] == 1) | (sizes[inner] >= extents[inner])
+    return solid
 
 
 def usable(kernel: Kernel, sizes: Mapping[str, Ints], machine: Machine) -> Bools:

@@ -11,13 +11,13 @@ parts (the halo is loaded for every part), and sizes below the granule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from tilewright.machine import Primitive
 from tilewright.planning.cost.bounds import PRODUCTS
-from tilewright.planning.domain import Kernel
+from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.space.footprint import Ints, Use
 from tilewright.planning.space.residents import whole_sums
 
@@ -87,7 +87,8 @@ def tile_sizes(
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
     # Only sums of products are split gladly: partial results of others need more than adding.
     products = kernel.anchor.operation in (*PRODUCTS, "sparse_product")
-    windows = _windows(uses, extents, reduction) if products else set(reduction)
+    operands = [use.operand for use in uses]
+    windows = overlapping(operands, extents, reduction) if products else set(reduction)
     slid = _slid(uses, extents, reduction) if primitive.sizes != "fixed" else set[str]()
     sizes: dict[str, Ints] = {}
     for dim in (*reduction, *(d for d in extents if d not in reduction)):
@@ -106,11 +107,13 @@ def tile_sizes(
     return sizes
 
 
-def _windows(uses: Sequence[Use], extents: dict[str, int], reduction: Sequence[str]) -> set[str]:
+def overlapping(
+    operands: Iterable[Operand], extents: Mapping[str, int], reduction: Sequence[str]
+) -> set[str]:
     """Reduction dims that slide along a parallel dim with overlap, such as kh along oh."""
     dims: set[str] = set()
-    for use in uses:
-        for axis in use.operand.access:
+    for operand in operands:
+        for axis in operand.access:
             steps = [abs(c) for d, c in axis.terms if d not in reduction and extents.get(d, 1) > 1]
             for dim, c in axis.terms:
                 if dim in reduction and any(step < abs(c) * extents[dim] for step in steps):

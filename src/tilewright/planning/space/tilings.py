@@ -7,12 +7,11 @@ slower.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise
 from math import gcd, prod
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ from tilewright.planning.space.footprint import (
     run_elements,
     uses_of,
 )
-from tilewright.planning.space.residents import usable
+from tilewright.planning.space.residents import is_solid, usable
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 
 Column = NDArray[Any]
@@ -58,8 +57,6 @@ class Space:
     index: dict[str, Ints]
     considered: int = 0
     """Tilings looked at, those that do not fit included."""
-    single_level: bool = False
-    """True if nests of one level alone are tried (nests.py)."""
     cuts: list[str] = field(default_factory=list[str])
     """The bounds that cut the space, if any."""
     shares: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -70,7 +67,7 @@ class Space:
     the indices along the outermost axis on which it has several."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
-    whole: tuple[Self, Ints] | None = field(default=None, init=False)
+    whole: tuple[Space, Ints] | None = field(default=None, init=False)
     """For a part of a space, the whole space and the part's rows there; else None."""
 
     @cached_property
@@ -83,11 +80,11 @@ class Space:
         """Extent of every dim of the anchor."""
         return self.kernel.anchor.extents
 
-    def take(self, rows: Ints) -> Self:
+    def take(self, rows: Ints) -> Space:
         """The tilings of the given rows, in that order."""
         return replace(self, index={dim: column[rows] for dim, column in self.index.items()})
 
-    def part(self, rows: Ints) -> Self:
+    def part(self, rows: Ints) -> Space:
         """As ``take``; columns that the whole space has are not computed again."""
         part = self.take(rows)
         part.whole = self, rows
@@ -149,22 +146,8 @@ class Space:
 
     def allowed(self) -> Bools:
         """Column: whether tiles are as moves and resident operands need them."""
-        return self._solid() & usable(
-            self.kernel, {dim: self.size(dim) for dim in self.index}, self.machine
-        )
-
-    def _solid(self) -> Bools:
-        """Column: whether no tile of the result has holes.
-
-        Where two dims run along one axis, such as groups and their channels, tiles of several
-        groups must have all of each group's channels.
-        """
-        solid = np.ones(self.rows, np.bool_)
-        for axis in self.kernel.output.access:
-            terms = sorted(axis.terms, key=lambda term: -abs(term[1]))
-            for outer, inner in pairwise([dim for dim, _ in terms if dim in self.index]):
-                solid &= (self.size(outer) == 1) | (self.trips(inner) == 1)
-        return solid
+        tile = {dim: self.size(dim) for dim in self.index}
+        return is_solid(self.kernel, tile) & usable(self.kernel, tile, self.machine)
 
     def compute(self, tile: Mapping[str, Counts]) -> Floats:
         """Cycles to compute tiles of these sizes."""
@@ -177,10 +160,6 @@ class Space:
     def computes(self, row: int) -> float:
         """Computes of one tiling."""
         return prod(float(self.trips(dim)[row]) for dim in self.index)
-
-    def room(self, memory: Memory) -> Any:
-        """Bytes that buffers may take of a memory: a number, or a column; None without a limit."""
-        return memory.room
 
     def box(self, use: Use, edges: dict[str, bool] | None = None) -> Floats:
         """Column of box sizes in elements: the largest, or the mean over tiles that are or are
@@ -288,9 +267,6 @@ def _cost(use: Use, lengths: Sequence[Ints], paced: bool) -> Floats:
     return rounded / run / share
 
 
-AnySpace = TypeVar("AnySpace", bound=Space)
-
-
 def build_space(
     kernel: Kernel,
     machine: Machine,
@@ -308,13 +284,13 @@ def build_space(
         space = crossed(uncrossed(kernel, machine, primitive, uses, sizes), max_rows)
         if space.rows:
             return space
-    raise no_tile_fits(kernel, machine, uses)
+    raise no_tile_fits(kernel, machine, (use.memory for use in uses))
 
 
-def no_tile_fits(kernel: Kernel, machine: Machine, uses: Sequence[Use]) -> TilewrightError:
-    """The refusal of a kernel of which not even the smallest tile fits."""
-    memories = dict.fromkeys(u.memory.name for u in uses if u.memory.bytes)
-    limits = ", ".join(f"{name} {machine.memory(name).bytes} bytes" for name in memories)
+def no_tile_fits(kernel: Kernel, machine: Machine, memories: Iterable[Memory]) -> TilewrightError:
+    """The refusal of a kernel of which not even the smallest tile fits memories."""
+    names = dict.fromkeys(memory.name for memory in memories if memory.bytes)
+    limits = ", ".join(f"{name} {machine.memory(name).bytes} bytes" for name in names)
     return refuse(
         "plan-capacity",
         f"no tile of {kernel.anchor.operation} fits {machine.name} ({limits})",
@@ -335,8 +311,7 @@ def uncrossed(
     for use in uses:
         axes = zip(use.operand.access, use.operand.shape, use.multiples, strict=True)
         space.tables[use.name] = tuple(
-            axis_table(a, e, m, kernel.anchor.extents, sizes, use.apart, whole=use.whole)
-            for a, e, m in axes
+            axis_table(a, e, m, kernel.anchor.extents, sizes, use.apart) for a, e, m in axes
         )
     return space
 
@@ -362,7 +337,7 @@ def crossed(space: Space, max_rows: int) -> Space:
     return space if len(allowed) == space.rows else space.take(allowed)
 
 
-def fitting(space: AnySpace, done: set[str], checked: set[str]) -> AnySpace:
+def fitting(space: Space, done: set[str], checked: set[str]) -> Space:
     """The tilings whose operands fit, of those of which all dims are ``done``; memories are looked
     at again where operands are new, beside those ``checked`` before."""
     ready = [u for u in space.uses if set(u.operand.dims) & set(space.sizes) <= done]
@@ -372,5 +347,5 @@ def fitting(space: AnySpace, done: set[str], checked: set[str]) -> AnySpace:
         if memory.name not in touched or memory.room is None:
             continue
         used = sum((space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0)
-        space = space.take(np.flatnonzero(used <= space.room(memory)))
+        space = space.take(np.flatnonzero(used <= memory.room))
     return space

@@ -152,7 +152,7 @@ class Ldm:
         state = Buffering(ranges, tensors_of(uses), fits, self.block, granules, whole)
         sizes = state.run()
         if sizes is None:
-            raise no_tile_fits(kernel, machine, uses)
+            raise no_tile_fits(kernel, machine, (use.memory for use in uses))
         return of(sizes), state.steps
 
 

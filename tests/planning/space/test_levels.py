@@ -1,4 +1,4 @@
-"""Two levels of tiles: what pricing shares, and that columns say what single tiles do."""
+"""Two levels of tiles: prices are the times of programs, and waits that are implied are free."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +10,7 @@ from tests.planning.planning_kernels import conv, dense
 from tilewright.machine.load import load_machine
 from tilewright.planning import Plan, PlanKey, Planner
 from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Budget
-from tilewright.planning.planners.exact import inner_tilings, search
 from tilewright.planning.schedule import Schedule
-from tilewright.planning.space.levels import inner_view
-from tilewright.planning.space.outer_tiles import OuterSpace, outer_spaces
 from tilewright.simulate.timing import simulate
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import placed_alone, timed_kernel, timer
@@ -28,33 +24,6 @@ KERNELS = {
     "strided": conv(3, 40, 27, 5, stride=2),
     "dense": dense(96, 200, n=7),
 }
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_a_space_around_many_inner_tilings_is_those_around_each(name: str) -> None:
-    kernel, (primitive, *_) = KERNELS[name], MACHINE.primitives
-    view = inner_view(MACHINE, primitive)
-    within = search(kernel, view, primitive, Budget(), 60, single_level=True)
-    tilings = inner_tilings(within.candidates, kernel, MACHINE, primitive)
-    together = {row for space in outer_spaces(tilings, 10_000) for row in _rows(space)}
-    apart = [row for t in tilings for space in outer_spaces([t], 10_000) for row in _rows(space)]
-    assert len(tilings) > 2
-    assert len(apart) == len(set(apart))
-    assert together == set(apart)
-
-
-def _rows(space: OuterSpace) -> list[tuple[object, ...]]:
-    """Each tiling with its inner one, and the cycles of its full tile."""
-    tile = {dim: space.size(dim) for dim in space.index}
-    cycles = space.compute(tile)
-    return [
-        (
-            tuple(space.tiling(row).sizes.items()),
-            tuple((dim, int(size[row])) for dim, size in tile.items()),
-            round(float(cycles[row]), 6),
-        )
-        for row in range(space.rows)
-    ]
 
 
 def _drawn(seed: int) -> Kernel:

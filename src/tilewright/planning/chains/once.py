@@ -1,0 +1,26 @@
+"""Methods of a number that are asked again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeVar
+
+Owner = TypeVar("Owner")
+Answer = TypeVar("Answer")
+
+
+def once(method: Callable[[Owner, int], Answer]) -> Callable[[Owner, int], Answer]:
+    """A method of a number whose object keeps the answers."""
+    name = f"_{method.__name__}_known"
+
+    @wraps(method)
+    def kept(self: Owner, number: int) -> Answer:
+        try:
+            return getattr(self, name)[number]
+        except (AttributeError, KeyError):
+            answer = method(self, number)
+            self.__dict__.setdefault(name, {})[number] = answer
+            return answer
+
+    return kept
