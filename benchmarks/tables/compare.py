@@ -39,7 +39,7 @@ TOOLS: Mapping[str, tuple[str, ...]] = {
     "vela": ("ethos-u-vela==5.2.0",),
 }
 
-ZIGZAG = ("tpu_like", "edge_tpu_like", "tesla_npu_like")
+ZIGZAG = ("tpu_like",)
 """Accelerators of ZigZag's wheel with a mapping of their own."""
 
 PRODUCT = (256, 128, 256)
