@@ -52,6 +52,31 @@ def test_fates_are_those_of_the_package(target: str, tmp_path: Path) -> None:
     assert {kernel for kernel, (_, nodes) in engines.items() if not nodes} == set(added)
 
 
+def test_a_node_of_two_places_names_both(tmp_path: Path) -> None:
+    """An epilogue without its operand: the product is computed there, its scales are not."""
+    text = (ROOT / "examples" / "machines" / "systolic-int8.toml").read_text()
+    machine = tmp_path / "machine.toml"
+    text = text.replace('operands.residual = "accumulators"\n', "")
+    machine.write_text(text.replace('"requantise_linear", "add_linear"', '"add_linear"'))
+    zero, scale = np.int8(0), np.float32(0.1)
+    weight = np.ones((16, 16), np.int8)
+    constants = {"s": scale, "z": zero, "w": weight}
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("QLinearMatMul", [*"xszwszsz"], ["y"], "product")],
+        "product",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT8, (16, 16))],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT8, (16, 16))],
+        [onnx.numpy_helper.from_array(np.asarray(v), name) for name, v in constants.items()],
+    )
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets), tmp_path / "model.onnx")
+    fate = by_name(told(tmp_path / "model.onnx", str(machine)))["product"]
+    there, here = fate.kernels
+    assert fate.place == "host" and f"{there} on the accelerator" in fate.how
+    assert fate.objection is not None and here
+    assert "the epilogue of matmul" in fate.objection.reason
+
+
 def test_what_passes_did(tmp_path: Path) -> None:
     fates = by_name(told(folded(tmp_path / "folded.onnx"), "cambricon-x"))
     kernel = fates["conv1"].kernels

@@ -280,6 +280,9 @@ class _Fates:
             (kernel for kernel in hosts if any(_is_product(op) for op in kernel.operations)),
             hosts[0],
         )
+        others = [self.places[kernel][0] for kernel, _, _ in entries if not kernel.on_host]
+        if others:
+            how = "; ".join(filter(None, (how, f"{', '.join(others)} on the accelerator")))
         return replace(
             blank, place="host", kernels=symbols, how=how, objection=self._objection(refused)
         )

@@ -160,6 +160,20 @@ def test_reasons_are_concrete() -> None:
     assert "no primitive of small computes div" in found["div"]
 
 
+def test_an_epilogue_that_lacks_an_operand_is_named() -> None:
+    """Further values of an epilogue are the operand residual."""
+    conv = SMALL.primitive("conv")
+    operands = {role: one for role, one in conv.operands.items() if role != "residual"}
+    epilogue = (("add", "div"), ("relu",))
+    lacking = conv.model_copy(update={"operands": operands, "epilogue": epilogue})
+    net = Builder(x=(1, 3, 8, 8))
+    x = net.op("div", net.conv(net.inputs["x"], 5), net.drawn(1, 5, 6, 6))
+    found = reasons(net, net.op("exp", x), accelerator(primitives=(lacking,)))
+    assert "the epilogue of conv has it" in found["div"]
+    assert "an operand residual, which the primitive lacks" in found["div"]
+    assert "epilogue" not in found["exp"]
+
+
 def test_limit_and_extent_reasons() -> None:
     limited = accelerator(
         primitives=(

@@ -79,7 +79,25 @@ def _listed(asked: Candidate, machine: Machine) -> str | None:
         return None
     listed = sorted({name for p in machine.primitives for name in p.operations})
     others = f" (it has {', '.join(listed)})" if len(listed) <= MOST_LISTED else ""
-    return f"no primitive of {machine.name} computes {asked.operation}{others}"
+    return (
+        f"no primitive of {machine.name} computes {asked.operation}{others}{_after(asked, machine)}"
+    )
+
+
+def _after(asked: Candidate, machine: Machine) -> str:
+    """Return where epilogues lack the operand that an operation's further values are, or ""."""
+    lacking = [
+        primitive.name
+        for primitive in machine.primitives
+        if "residual" not in primitive.operands
+        and any(asked.operation in group for group in primitive.epilogue)
+    ]
+    if len(asked.op.inputs) < 2 or not lacking:
+        return ""
+    return (
+        f"; the epilogue of {', '.join(lacking)} has it, but its further values are an operand "
+        "residual, which the primitive lacks"
+    )
 
 
 def other_parameters(op: Operation, name: str, primitive: Primitive) -> str | None:
