@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from onnx import helper
 from tests.slow import but_fast, crossed
 from tests.targets.ascend.operation_networks import compiled
@@ -157,17 +158,80 @@ def test_operands_broadcast_along_any_axes_of_an_image(
         helper.make_node("Conv", ["a", "w"], ["c"]),
         helper.make_node("PRelu", ["c", "factor"], ["p"]),
         helper.make_node("Abs", ["gate"], ["g"]),
-        helper.make_node("Add", ["p", "g"], ["y"]),
+        helper.make_node("Add", ["p", "g"], ["s"]),
+        # It reads what pads the blocks, too.
+        helper.make_node("Conv", ["s", "w"], ["y"]),
     ]
     network = compiled(
         *(tmp_path, nodes, {"x": x, "gate": gate}, {"y": (np.float32, x.shape)}),
         {"factor": factor, "w": w},
         target,
     )
-    summed = np.einsum("oi,nihw->nohw", w[:, :, 0, 0], x * factor)
-    expected = np.where(summed < 0, summed * factor, summed) + gate
+
+    def convolved(image: NDArray[Any]) -> NDArray[Any]:
+        return np.einsum("oi,nihw->nohw", w[:, :, 0, 0], image)
+
+    summed = convolved(x * factor)
+    expected = convolved(np.where(summed < 0, summed * factor, summed) + gate)
     found = network.outputs({"x": x, "gate": gate})["y"]
     np.testing.assert_allclose(found, expected, atol=0.01)
+
+
+@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
+@pytest.mark.parametrize("channels", [2, 20])
+def test_images_of_one_pixel_have_blocks_of_numbers(
+    channels: int, target: str, tmp_path: Path
+) -> None:
+    """What pads a block of channels is 0, as a product with it is no number otherwise."""
+    random = np.random.default_rng(7)
+    x = random.normal(0, 1, (3, channels, 1, 1)).astype(np.float32)
+    w = random.normal(0, 0.3, (5, channels, 1, 1)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]
+    network = compiled(
+        tmp_path, nodes, {"x": x}, {"y": (np.float32, (3, 5, 1, 1))}, {"w": w}, target
+    )
+    assert not network.host
+    expected = x[:, :, 0, 0] @ w[:, :, 0, 0].T
+    np.testing.assert_allclose(network.outputs({"x": x})["y"][:, :, 0, 0], expected, atol=0.01)
+
+
+def test_parts_of_rows_are_read_within_their_tensor(tmp_path: Path) -> None:
+    """Cores change the format of two pixels of each row of 32: the last ones end the tensor."""
+    x = np.random.default_rng(8).normal(0, 1, (2, 16, 4, 2, 4)).astype(np.float32)
+    nodes = [helper.make_node("GlobalMaxPool", ["x"], ["y"])]
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, (2, 16, 1, 1, 1))})
+    expected = x.astype(np.float16).max((2, 3, 4), keepdims=True)
+    np.testing.assert_array_equal(network.outputs({"x": x})["y"], expected)
+
+
+def test_integers_of_few_channels_become_numbers_for_a_convolution_of_floats(
+    tmp_path: Path,
+) -> None:
+    """Beside one of integers, which takes them as they are."""
+    random = np.random.default_rng(9)
+    x = random.normal(0, 1, (1, 1, 9, 12)).astype(np.float32)
+    w = random.normal(0, 0.3, (3, 1, 3, 3)).astype(np.float32)
+    scale, integers = np.float32(0.03), random.integers(-9, 9, (8, 1, 1, 1)).astype(np.int8)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["integers", "s"], ["e"]),
+        helper.make_node("Conv", ["d", "e"], ["products"]),
+        helper.make_node("QuantizeLinear", ["products", "s", "z"], ["of_integers"]),
+        helper.make_node("DequantizeLinear", ["of_integers", "s", "z"], ["v"]),
+        helper.make_node("Conv", ["d", "w"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    network = compiled(
+        *(tmp_path, nodes, {"x": x}),
+        {"y": (np.float32, (1, 3, 9, 12)), "v": (np.float32, (1, 8, 9, 12))},
+        {"s": scale, "z": np.int8(3), "integers": integers, "w": w},
+    )
+    held = (np.clip(np.rint(x / scale) + 3, -128, 127) - 3) * scale
+    around = np.pad(held, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (2, 3))
+    expected = np.einsum("oiyx,nihwyx->nohw", w, windows)
+    # A step of the scale where halves round to the other side.
+    np.testing.assert_allclose(network.outputs({"x": x})["y"], expected, atol=0.05)
 
 
 @pytest.mark.slow

@@ -230,9 +230,10 @@ def _in_planes(operand: Operand, out: Operand) -> bool:
 
 def _planes(operands: Sequence[Operand]) -> tuple[tuple[Dim, ...], Forms]:
     """The dims of images whose blocks of channels differ, or of which some broadcast: pixels are
-    rows."""
+    rows, and columns are channels with what pads their blocks, which a convolution reads, too."""
     shapes = [
-        (count, prod(sides), channels) for count, channels, *sides in (o.shape for o in operands)
+        (count, prod(sides), padded(channels))
+        for count, channels, *sides in (o.shape for o in operands)
     ]
     dims = tuple(Dim(*pair) for pair in zip(("d0", "r", "c"), shapes[-1], strict=True))
     forms = {

@@ -191,7 +191,7 @@ class Tiled(Forms):
         axis = self._row_axis(op, home.spans)
         ((_, step),) = op.window.data[axis - 1].terms
         apart = step * self._layout(op)[1][axis - 1]
-        if apart == pitch:
+        if apart == pitch == columns.most * width:
             return [move(local, main, 1, rows.size * (apart // BLOCK), (0, 0), loads)]
         if apart % BLOCK == 0 and columns.most * width <= apart <= MAX_FIELD * BLOCK:
             gaps = apart // BLOCK - length, pitch // BLOCK - length
