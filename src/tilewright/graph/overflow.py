@@ -43,15 +43,18 @@ class Overflow:
     lost: int
     size: int
     constant: bool = False
-    """Whether they are numbers of a constant that the node reads, which were cut to the limit."""
+    """True if they are numbers of a constant that the node reads: at the limit, to which larger
+    ones were cut."""
 
     def __str__(self) -> str:
         """The node, the limit, and the edit that helps."""
-        numbers = "numbers of its constant" if self.constant else "results"
+        beyond = f"results are beyond {self.limit:,.0f}"
+        if self.constant:
+            beyond = f"numbers of its constant are cut to {self.limit:,.0f}, or are that"
         return (
-            f"{self.node}: {self.lost:,} of {self.size:,} {numbers} are beyond {self.limit:,.0f}, "
-            f"the largest {self.element}: scale its operands or weights down, or leave it to the "
-            f"host (--keep-float {self.node})"
+            f"{self.node}: {self.lost:,} of {self.size:,} {beyond}, the largest {self.element}: "
+            "scale its operands or weights down, or leave it to the host "
+            f"(--keep-float {self.node})"
         )
 
 

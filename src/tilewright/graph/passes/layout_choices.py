@@ -50,6 +50,7 @@ LINEAR_CONVERSIONS = frozenset(("quantise_linear", "dequantise_linear"))
 """The same, while one scale and one zero point hold for all elements."""
 
 IMAGE_LAYOUTS_TRIED = 7
+"""Layouts of a value that are tried at most, row-major included."""
 
 _INNERMOST = re.compile(r"(.*[A-Za-z])(\d+)([a-z])")
 """A layout's innermost block: what lies around it, its elements, its letter."""

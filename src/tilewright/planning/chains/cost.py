@@ -43,7 +43,7 @@ class Tiling:
     """By operand and, for what lies on the way, memory."""
     homes: list[Memory] = field(default_factory=list[Memory])
     """The memory in which each buffer lies, as ``fits`` finds."""
-    foretold: float = 0.0
+    modelled_cycles: float = 0.0
     """Cycles by the closed form of nest_cost.py; 0 if it was not asked."""
 
     def __post_init__(self) -> None:
@@ -467,7 +467,7 @@ class Tiling:
         asked = self.machine.synchronisation
         moves = [self.places.all[n].fill or self.places.all[n].flush for n in group]
         ahead = all(move is not None and move.in_flight > 1 for move in moves)
-        return 4 if self.foretold and ahead and not (asked.signals and asked.stalls) else 2
+        return 4 if self.modelled_cycles and ahead and not (asked.signals and asked.stalls) else 2
 
     def _room(self, index: int, slots: int) -> int:
         key = "room", index, min(slots, self.most_visits(index)), self.levels(index)[1], self.slides

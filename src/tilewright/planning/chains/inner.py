@@ -282,7 +282,7 @@ class _Nests:
         sizes: Mapping[str, Ints],
         number: Ints,
     ) -> Inside:
-        """What computes each tile."""
+        """The figures of the computes, or of the tiles within, for each tile."""
         if within[0] is None:
             return computed(buffers, sizes)
         cycles, queued, busy = np.zeros(len(number)), dict[str, Any](), dict[str, Any]()
@@ -342,10 +342,10 @@ class _Nests:
         return {dim: np.concatenate([rows[dim], more[dim]]) for dim in rows}
 
     def _crossed(self, sizes: Mapping[str, list[int]]) -> dict[str, Ints]:
-        every, most = (
-            {dim: list(some) for dim, some in sizes.items()},
-            ALONE if self.alone else ROWS,
-        )
+        """All combinations of sizes, one in a row; of the longest columns fewer, evenly spread, if
+        there are too many."""
+        every = {dim: list(some) for dim, some in sizes.items()}
+        most = ALONE if self.alone else ROWS
         while prod(len(some) for some in every.values()) > most:
             self.thinned = True
             dim = max(every, key=lambda d: len(every[d]))
@@ -371,6 +371,7 @@ class _Nests:
 
 
 def _taken(tiles: Tiles | None, memory: str) -> int:
+    """Bytes of a memory that tiles and those within them take."""
     if tiles is None:
         return 0
     buffers, total = tiles.buffers, _taken(tiles.within, memory)

@@ -106,7 +106,8 @@ class Buffers:
         return total
 
     def sums(self, reduced: Any) -> Any:
-        """Where the result's buffer next to the primitive holds sums, by what is cut."""
+        """Return True where the result's buffer next to the primitive holds sums, given where a
+        reduction is cut."""
         return reduced | holds_sums(self.unit.kernel, self.unit.primitive)
 
 
@@ -122,7 +123,7 @@ class Inside:
 
 
 def computed(buffers: Buffers, tile: Sizes) -> Inside:
-    """What computes tiles of these sizes at once."""
+    """The figures of a primitive that computes tiles of these sizes at once."""
     primitive = buffers.unit.primitive
     cycles: Any = parse_expression(primitive.cycles).evaluate(tile)
     issue: Any = parse_expression(primitive.issue).evaluate(tile)
@@ -159,7 +160,7 @@ class Tiles:
         return self if self.within is None else self.within.innermost
 
     def of(self, around: Sizes) -> Inside:
-        """How these tiles compute one of the level around."""
+        """The figures of these tiles as they compute one tile of the level around."""
         full = {dim: np.minimum(size, self.sizes[dim]) for dim, size in around.items()}
         known = computed(self.buffers, full) if self.within is None else self.within.of(full)
         return Run(self, around, known).inside(self.order)
@@ -210,7 +211,7 @@ class Run:
         return total
 
     def inside(self, order: Sequence[str]) -> Inside:
-        """How these tiles compute one of the level around, to the first compute of the next one."""
+        """The figures of these tiles, to the first compute of the next tile of the level around."""
         # Where a level around cuts the reduction, its results change with the last part alone.
         extents, parts = self.buffers.unit.kernel.anchor.extents, 1.0
         for dim in self.buffers.unit.kernel.anchor.reduction:

@@ -1,4 +1,4 @@
-"""Methods of a number that are asked again and again."""
+"""Memoised methods of one integer argument, whose object keeps the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Answer = TypeVar("Answer")
 
 
 def once(method: Callable[[Owner, int], Answer]) -> Callable[[Owner, int], Answer]:
-    """A method of a number whose object keeps the answers."""
+    """Return the method memoised: its object keeps the result of each argument."""
     name = f"_{method.__name__}_known"
 
     @wraps(method)

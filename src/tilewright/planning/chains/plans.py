@@ -99,7 +99,7 @@ def plan_chain(
     # Of a kernel alone those with other outer loops: where a price is wrong, it is for all alike.
     unlike: dict[object, tuple[float, int, Tiling]] = {}
     for entry in priced:
-        unlike.setdefault(entry[2].order if entry[2].foretold else entry[1], entry)
+        unlike.setdefault(entry[2].order if entry[2].modelled_cycles else entry[1], entry)
     best, *others = (
         Plan(
             schedule=schedule_of(tiling),
@@ -182,7 +182,7 @@ def schedule_of(tiling: Tiling) -> Schedule:
         order = tiling.order if last else ()
         outer = [Level(memory, tuple(tile.items()), order)]
         inner = tiling.inner[number]
-        if inner.order or tiling.foretold or levels[-1] == memory:
+        if inner.order or tiling.modelled_cycles or levels[-1] == memory:
             first, *further = levels if inner.levels else (levels[0], levels[-1])
             outer = [Level(first, tuple(tile.items()), order)]
             ends = (0, *inner.levels, len(inner.loops))
@@ -220,7 +220,7 @@ def _memories(tiling: Tiling) -> tuple[str, ...]:
     """The memories that name the levels: on the way to a primitive's, and that one; of the kernel
     that has most."""
     near = [place for place in tiling.places.all if place.source is not None and not place.staged]
-    near = [place for place in near if tiling.inner[place.unit].order or tiling.foretold]
+    near = [place for place in near if tiling.inner[place.unit].order or tiling.modelled_cycles]
     if not near:
         return "", ""
     place = max(near, key=lambda each: len(tiling.inner[each.unit].levels))

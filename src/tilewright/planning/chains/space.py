@@ -36,17 +36,16 @@ PRICED = 24
 """Tilings that are priced, best estimate first, in the coarse round; a third of it in others."""
 
 FEW = 8
-"""Nests of a kernel alone that are priced, whatever the closed form says of them."""
+"""Nests of a kernel alone that are priced first, however far apart the closed form has them."""
 
 MISJUDGED = 0.12
-"""The excess over the best cycles, as a share, by the closed form, from which on no further nest
-is."""
+"""A nest is priced if its cycles by the closed form exceed the best price by this share at most."""
 
 FAR = 0.25
-"""The excess over the cycles that are wanted, as a share, from which on none is."""
+"""None is priced whose cycles by the closed form exceed the search's limit by this share."""
 
 COMPUTES = 20_000
-"""Computes of a nest whose commands are timed, at most: of others the closed form is the price."""
+"""The most computes of a nest whose commands are timed; with more, its price is the closed form."""
 
 SETTLED = 0.005
 """The gain below which no tiling is priced whose instructions are of rows: prices are no nearer."""
@@ -106,7 +105,9 @@ class Candidates:
             sizes = {dim: int(tiles.sizes[dim]) for dim in extents}
             order = tuple(dim for dim in tiles.order if sizes[dim] < extents[dim])
             nest = inner_of(tiles.within, sizes)
-            yield Tiling(Tile(self.places, sizes), self.machine, order, (nest,), foretold=cycles)
+            yield Tiling(
+                Tile(self.places, sizes), self.machine, order, (nest,), modelled_cycles=cycles
+            )
         self.thinned |= self.inner.thinned
 
     def look(self, *, coarse: bool) -> None:
@@ -260,29 +261,31 @@ class Search:
         by_rows = any(each.machine.synchronisation.by_rows for each in self.candidates)
         gain = 1 + SETTLED * by_rows
         queue = [
-            (tiling.foretold or tiling.least, -tiling.tile_points, n, False)
+            (tiling.modelled_cycles or tiling.least, -tiling.tile_points, n, False)
             for n, tiling in enumerate(tilings)
         ]
         heapify(queue)
         while queue:
             _, points, number, fits = heappop(queue)
             tiling = tilings[number]
-            if not tiling.foretold and tiling.bound * gain > best:
+            if not tiling.modelled_cycles and tiling.bound * gain > best:
                 continue
-            most_told = best * (1 + MISJUDGED) if done >= FEW else self.limit * (1 + FAR)
-            if tiling.foretold > most_told:
+            worth = best * (1 + MISJUDGED) if done >= FEW else self.limit * (1 + FAR)
+            if tiling.modelled_cycles > worth:
                 self.stopped = True
                 break
             if not fits:
                 if tiling.fits():
-                    rank = tiling.foretold or tiling.estimate
+                    rank = tiling.modelled_cycles or tiling.estimate
                     heappush(queue, (rank, points, number, True))
                 continue
             if done == most:
                 self.stopped = True
                 break
-            many = tiling.foretold and _computes(tiling) > COMPUTES
-            cycles = max(tiling.foretold, tiling.bound) if many else Commands(tiling).cycles()
+            many = tiling.modelled_cycles and _computes(tiling) > COMPUTES
+            cycles = (
+                max(tiling.modelled_cycles, tiling.bound) if many else Commands(tiling).cycles()
+            )
             done += 1
             if cycles <= self.limit:
                 self.priced.append((cycles, len(self.priced), tiling))
