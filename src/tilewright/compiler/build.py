@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import frontends
-from tilewright.codegen.program.interface import Compilation, Form
+from tilewright.codegen.program.interface import Compilation, Form, LoopBody
 from tilewright.compiler.host_time import host_seconds
 from tilewright.compiler.loops import check_rooms, write_loops
 from tilewright.compiler.packages import opened
@@ -45,7 +45,7 @@ from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
-from tilewright.runtime.package import write_package
+from tilewright.runtime.package import Planned, write_package
 from tilewright.runtime.replacing import replacing
 from tilewright.shapes import Settled, sizes_of
 from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
@@ -251,30 +251,19 @@ def _write(
         samples = samples_of(network_of(state.network), state.samples)
         state.notes += map(str, losses_on(state.network, state.weights, samples))
     check_rooms(state)
-    arenas = arenas_of(network_of(state.network))
-    kernels = tuple(state.kernels)
-    compilation = Compilation(
-        state.machine,
-        state.network,
-        state.weights,
-        kernels,
-        arenas,
-        form,
-        free,
-        host_times(state),
-    )
+    compilation = _compilation(state, form, free)
     program = directory / PROGRAM
     program.mkdir()
     try:
         state.target.emit(compilation, program)
-        loops = write_loops(state, program)
+        loops = {} if state.target.writes_loops else write_loops(state, program)
         state.plans = _plans_in_a_row(state)
         limits = limits_of(state)
         write_package(
             directory,
             state.target,
             compilation,
-            state.plans,
+            _planned(state),
             state.name,
             state.notes,
             on_chip_bound=None if limits is None else limits.cycles,
@@ -286,6 +275,33 @@ def _write(
         shutil.rmtree(program, ignore_errors=True)
         raise
     check_files(state)
+
+
+def _planned(state: CompilationState) -> Planned:
+    """The plans of a network, with those of its loops' bodies."""
+    bodies = {symbol: _planned(loop.body) for symbol, loop in state.loops.items()}
+    return Planned(state.plans, bodies)
+
+
+def _compilation(
+    state: CompilationState, form: Form, free: Mapping[str, tuple[int, ...]]
+) -> Compilation:
+    """What a target emits of a network; with the bodies of loops, if it writes them itself."""
+    loops = state.loops if state.target.writes_loops else {}
+    return Compilation(
+        state.machine,
+        state.network,
+        state.weights,
+        tuple(state.kernels),
+        arenas_of(network_of(state.network)),
+        form,
+        free,
+        host_times(state),
+        {
+            symbol: LoopBody(loop.rounds, _compilation(loop.body, form, {}))
+            for symbol, loop in loops.items()
+        },
+    )
 
 
 def host_times(state: CompilationState) -> dict[int, float]:

@@ -152,11 +152,7 @@ class KernelEntry:
 
     def of_rounds(self, rounds: int, loop: str) -> KernelEntry:
         """The entry in a network of which a loop runs its network for some rounds."""
-        counted = (
-            *("predicted_cycles", "physical_bound", "granule_bound", "moved_bytes"),
-            *("block_cycles", "issue_cycles", "operations", "peak_cycles", "host_seconds"),
-        )
-        known = {name: getattr(self, name) for name in counted}
+        known = {name: getattr(self, name) for name in _COUNTED}
         whole: dict[str, Any] = {
             n: value * rounds for n, value in known.items() if value is not None
         }
@@ -167,6 +163,34 @@ class KernelEntry:
             rounds=rounds * self.rounds,
             energy_pj={name: energy * rounds for name, energy in self.energy_pj.items()},
         )
+
+    @classmethod
+    def of_loop(
+        cls, name: str, nodes: tuple[str, ...], rounds: int, body: Sequence[KernelEntry]
+    ) -> KernelEntry:
+        """The entry of a loop that a program runs as one kernel: the sums of its body."""
+        known = {n: [v for e in body if (v := getattr(e, n)) is not None] for n in _COUNTED}
+        energy: dict[str, float] = {}
+        for entry in body:
+            for part, picojoules in entry.energy_pj.items():
+                energy[part] = energy.get(part, 0.0) + picojoules
+        sums: dict[str, Any] = {n: sum(values) for n, values in known.items() if values}
+        whole = cls(
+            name="",
+            nodes=nodes,
+            engine="accelerator" if any(e.engine != "host" for e in body) else "host",
+            complete=all(entry.complete for entry in body),
+            energy_pj=energy,
+            **sums,
+        )
+        return replace(whole.of_rounds(rounds, ""), name=name)
+
+
+_COUNTED = (
+    *("predicted_cycles", "physical_bound", "granule_bound", "moved_bytes"),
+    *("block_cycles", "issue_cycles", "operations", "peak_cycles", "host_seconds"),
+)
+"""The figures of a kernel that are a multiple of its rounds."""
 
 
 @dataclass(frozen=True, kw_only=True)

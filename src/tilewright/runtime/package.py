@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tilewright
+from tilewright.codegen.program.bodies import package_bytes
 from tilewright.codegen.program.buffers import buffers_of
 from tilewright.codegen.program.interface import Compilation
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import activation_bound
-from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.planning.chains.plans import compute_peak, kernels_of
@@ -23,11 +24,19 @@ from tilewright.targets.base import Target
 from tilewright.tile.counts import program_energy
 
 
+@dataclass(frozen=True)
+class Planned:
+    """The plans of a network's kernels, and of those of its loops' bodies, by symbol."""
+
+    plans: Mapping[str, Plan]
+    bodies: Mapping[str, Planned]
+
+
 def write_package(
     directory: Path,
     target: Target,
     compilation: Compilation,
-    plans: Mapping[str, Plan],
+    planned: Planned,
     name: str,
     notes: Sequence[str],
     *,
@@ -35,14 +44,14 @@ def write_package(
     on_chip_bound: float | None = None,
     loops: Mapping[str, tuple[int, Manifest]] | None = None,
 ) -> None:
-    """Make a package of a directory that has the target's program; ``plans`` are by symbol.
+    """Make a package of a directory that has the target's program.
 
     ``empty`` are outputs without elements, which the network does not have; ``on_chip_bound`` is
     the network's bound with every intermediate on the chip (network/limits.py). ``loops`` has the
-    rounds of loops and the manifests of their bodies, by the symbols of their kernels.
+    rounds of loops whose bodies are packages and their manifests, by the symbols of their kernels.
     """
     network = network_of(compilation.network)
-    arenas = compilation.arenas
+    weights, activations = package_bytes(compilation)
     bodies = [body for _, body in (loops or {}).values()]
     program = directory / PROGRAM
     reference = directory / REFERENCE
@@ -56,13 +65,11 @@ def write_package(
         element=compilation.machine.element,
         inputs=tuple(_tensor(name, value) for name, value in network.inputs),
         outputs=tuple(_tensor(name, value) for name, value in network.outputs),
-        kernels=tuple(_with_loops(_entries(compilation, plans), loops or {})),
-        peak_memory_bytes=sum(arenas.values()) + sum(body.peak_memory_bytes for body in bodies),
-        activation_bytes=arenas[ACTIVATIONS]
-        + arenas.get(TEMPORARY, 0)
-        + sum(body.activation_bytes for body in bodies),
-        lower_bound_memory_bytes=activation_bound(network)
-        + arenas[WEIGHTS]
+        kernels=tuple(_with_loops(_entries(compilation, planned), loops or {})),
+        peak_memory_bytes=weights + activations + sum(body.peak_memory_bytes for body in bodies),
+        activation_bytes=activations + sum(body.activation_bytes for body in bodies),
+        lower_bound_memory_bytes=weights
+        + _least_activations(compilation)
         + sum(body.lower_bound_memory_bytes for body in bodies),
         on_chip_bound=on_chip_bound,
         host_seconds=sum(compilation.host_seconds.values()) if compilation.machine.host else None,
@@ -71,6 +78,12 @@ def write_package(
         runs=target.runs,
     )
     manifest.write(directory)
+
+
+def _least_activations(compilation: Compilation) -> int:
+    """The least bytes that the activations of a network need, with those of a loop's body."""
+    inner = [_least_activations(loop.body) for loop in compilation.loops.values()]
+    return activation_bound(network_of(compilation.network)) + max(inner, default=0)
 
 
 def _tensor(name: str, value: Any) -> Tensor:
@@ -92,14 +105,18 @@ def _with_loops(
     return every
 
 
-def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
-    """The manifest's rows of kernels."""
+def _entries(compilation: Compilation, planned: Planned) -> list[KernelEntry]:
+    """The manifest's rows of kernels; a loop that the program runs itself is one of them."""
     rows: list[KernelEntry] = []
     numbered = enumerate(network_of(compilation.network).block.ops)
     places = {op.symbol.data: (n, op) for n, op in numbered if isinstance(op, KernelOp)}
     for item in compilation.kernels:
         symbol = item.kernel.symbol
         number, op = places[symbol]
+        if (loop := compilation.loops.get(symbol)) is not None:
+            body = _entries(loop.body, planned.bodies[symbol])
+            rows.append(KernelEntry.of_loop(symbol, item.kernel.nodes, loop.rounds, body))
+            continue
         if item.schedule is None:
             rows.append(
                 KernelEntry(
@@ -111,7 +128,7 @@ def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[Kernel
                 )
             )
             continue
-        kernel_plan = plans[symbol]
+        kernel_plan = planned.plans[symbol]
         blocks = most_blocks(item.kernel, compilation.machine, kernel_plan.schedule)
         rows.append(
             KernelEntry(

@@ -69,6 +69,9 @@ class Target(ABC):
     (runtime/elf_package.py); without any, packages are directories."""
     writes_c: bool = False
     """Whether its packages are C throughout, of which there are several forms (``Form``)."""
+    writes_loops: bool = False
+    """True if ``emit`` writes loops with their bodies; else bodies are packages of their own, whose
+    rounds the host runs."""
     falls_back: bool = False
     """Whether the host runs the kernels that its instructions cannot say, so that no network is
     refused for one of them. ``emit`` then tells which they are (``KernelError``)."""
@@ -156,10 +159,10 @@ class Target(ABC):
         return runner
 
     def takes_loops(self, machine: Machine) -> bool:
-        """Return True if programs for a machine may have loops, whose rounds the host runs
-        (codegen/program/rounds.py); elsewhere they are unrolled."""
+        """Return True if programs for a machine may have loops, which the package's C or the host
+        (codegen/program/rounds.py) runs; elsewhere they are unrolled."""
         del machine
-        return False
+        return self.writes_loops
 
     def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
         """Name, section, offset and bytes of the kernels of what ``emit`` wrote."""

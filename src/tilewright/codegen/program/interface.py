@@ -106,12 +106,24 @@ class Compilation:
     """Predicted seconds of the host's operations by their place in the network, where the machine
     describes its host (``Machine.host``)."""
 
+    loops: Mapping[str, LoopBody] = field(default_factory=dict[str, "LoopBody"])
+    """The bodies of the network's loops by the symbols of their kernels, for targets that write
+    loops themselves (``Target.writes_loops``)."""
+
     @cached_property
     def text(self) -> str:
         """The network as text, as the program and the reference keep it."""
         from tilewright.ir import to_text
 
         return f"{to_text(self.network)}\n"
+
+
+@dataclass(frozen=True)
+class LoopBody:
+    """A loop's body as a network of its own, and how often it runs."""
+
+    rounds: int
+    body: Compilation
 
 
 @dataclass(frozen=True)

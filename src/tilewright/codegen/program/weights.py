@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
+from tilewright.codegen.program.bodies import all_constants, package_bytes
 from tilewright.codegen.program.interface import Compilation
 from tilewright.errors import refuse
-from tilewright.graph.dialect import NetworkOp, WeightOp
+from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.ir.types import element_dtype, layout_of, tensor_type
 from tilewright.planning.layout import Layout
@@ -21,31 +23,38 @@ LARGEST_ARRAY = 64 << 20
 _CHUNK = 1 << 20
 
 
-def write_weights(network: NetworkOp, compilation: Compilation, path: Path) -> None:
-    """Write the arena of weights: every constant packed in the layout of its type.
+def write_weights(compilation: Compilation, path: Path) -> None:
+    """Write the arena of weights: every constant packed in the layout of its type, and those of the
+    loops' bodies that the package holds (codegen/program/bodies.py).
 
     One after the other, so that no more than the largest is in memory; gaps are zero.
     """
-    size = compilation.arenas.get(WEIGHTS, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        file.truncate(size)
-        for op in network.body.walk():
-            if not isinstance(op, WeightOp) or op.placement is None:
-                continue
-            place = placement_of(op.result)
-            kind = tensor_type(op.result)
-            array = compilation.weights.get(op.symbol.data)
-            layout = Layout.parse(layout_of(op.result), len(kind.get_shape()))
-            packed = layout.pack(np.asarray(array, element_dtype(kind.element_type)))
-            item = packed.dtype.itemsize
-            if place.strides != layout.strides(kind.get_shape()):
-                raise refuse("cpu-placement", "weights must be dense in memory", op.symbol.data)
-            end = place.offset + packed.size * item
-            if place.offset % item or end > size:
-                raise refuse("cpu-placement", "a weight lies outside its arena", op.symbol.data)
-            file.seek(place.offset)
-            file.write(packed.reshape(-1).view(np.uint8).data)
+        file.truncate(package_bytes(compilation)[0])
+        for each, begin in all_constants(compilation):
+            _write_arena(each, file, begin)
+
+
+def _write_arena(compilation: Compilation, file: BinaryIO, begin: int) -> None:
+    """Write the constants of one network from a byte of the file on."""
+    size = compilation.arenas.get(WEIGHTS, 0)
+    for op in network_of(compilation.network).block.ops:
+        if not isinstance(op, WeightOp) or op.placement is None:
+            continue
+        place = placement_of(op.result)
+        kind = tensor_type(op.result)
+        array = compilation.weights.get(op.symbol.data)
+        layout = Layout.parse(layout_of(op.result), len(kind.get_shape()))
+        packed = layout.pack(np.asarray(array, element_dtype(kind.element_type)))
+        item = packed.dtype.itemsize
+        if place.strides != layout.strides(kind.get_shape()):
+            raise refuse("cpu-placement", "weights must be dense in memory", op.symbol.data)
+        end = place.offset + packed.size * item
+        if place.offset % item or end > size:
+            raise refuse("cpu-placement", "a weight lies outside its arena", op.symbol.data)
+        file.seek(begin + place.offset)
+        file.write(packed.reshape(-1).view(np.uint8).data)
 
 
 def checksum_of(path: Path) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.codegen.c.source import Writer
+from tilewright.codegen.host.copies import ArrayInC, write_copy
 from tilewright.codegen.host.ports import Port
 from tilewright.graph.placement import WEIGHTS
-from tilewright.planning.layout import Layout
 
 DIVIDED_BYTES, DIVIDED_ROWS = 1 << 16, 64
 """Images of so many bytes and rows are copied by all threads, each some of the rows."""
@@ -62,25 +62,6 @@ def _write_copy(writer: Writer, port: Port, entering: bool) -> None:
     arena = "weights" if port.arena == WEIGHTS else "workspace"
     constant = "" if entering else "const "
     place = f"({constant}{port.c_type} *)(({constant}unsigned char *){arena} + {port.offset})"
-    if port.dense:
-        size = f"{port.elements} * sizeof({port.c_type})"
-        if entering:
-            writer.line(f"memcpy({place}, {port.identifier}, {size});")
-        else:
-            writer.line(f"memcpy({port.identifier}, {place}, {size});")
-        return
-    layout = Layout.parse(port.layout, len(port.shape))
-    with writer.block():
-        writer.line(f"{constant}{port.c_type} *place = {place};")
-        writer.line("long i = 0;")
-        for axis, extent in enumerate(port.shape):
-            writer.line(f"for (long a{axis} = 0; a{axis} < {extent}; a{axis}++)")
-        terms: list[str] = []
-        for factor, stride in zip(layout.factors, port.strides, strict=True):
-            digit = f"a{factor.axis}"
-            digit += f" / {factor.divisor}" if factor.divisor > 1 else ""
-            digit += f" % {factor.modulus}" if factor.modulus else ""
-            terms.append(f"{digit} * {stride}")
-        target = f"place[{' + '.join(terms) or '0'}]"
-        mine = f"{port.identifier}[i++]"
-        writer.line("    " + (f"{target} = {mine};" if entering else f"{mine} = {target};"))
+    inside, outside = ArrayInC.of(port, place), ArrayInC.dense(port.identifier, port.shape)
+    to, source = (inside, outside) if entering else (outside, inside)
+    write_copy(writer, port.c_type, to, source)

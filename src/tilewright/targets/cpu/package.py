@@ -8,24 +8,23 @@ from pathlib import Path
 
 from tilewright.codegen.c.prune import pruned
 from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.host.loops import LoopCall
 from tilewright.codegen.host.ports import Port, distinct_ports
+from tilewright.codegen.program.bodies import Bases, package_bytes
 from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation
 from tilewright.codegen.program.weights import array_text, checksum_of, write_weights
 from tilewright.graph.dialect import network_of
-from tilewright.graph.names import identifier, network_name
-from tilewright.graph.placement import WEIGHTS
+from tilewright.graph.names import network_name
 from tilewright.machine import Machine
 from tilewright.targets.cpu.headers import HEADERS, header
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
+from tilewright.targets.cpu.steps import Step, StepWriter, scratch_bytes
 from tilewright.targets.cpu.texts import (
-    Functions,
-    Step,
     build_values,
     kernel_file_text,
     main_values,
     network_values,
-    scratch_bytes,
     text,
     weight_values,
 )
@@ -34,7 +33,7 @@ from tilewright.targets.cpu.texts import (
 def write_package(
     compilation: Compilation,
     directory: Path,
-    calls: Sequence[KernelCall],
+    calls: Sequence[KernelCall | LoopCall],
     lanes: int,
     *,
     processor: Processor,
@@ -50,15 +49,17 @@ def write_package(
     inputs = [Port.of(name, value) for name, value in network.inputs]
     outputs = [Port.of(name, value) for name, value in network.outputs]
     inputs, outputs = distinct_ports(inputs, outputs)
-    functions, steps = _steps(calls, prefix)
     form = compilation.form
+    writer = StepWriter(prefix, form)
+    steps = writer.steps(compilation, calls, Bases())
+    functions = writer.functions
     weights_file = directory / WEIGHTS_FILE
     if weights:
-        write_weights(network, compilation, weights_file)
+        write_weights(compilation, weights_file)
     identity = checksum_of(weights_file) if weights else None
-    arenas = dict(compilation.arenas)
-    sizes = arenas.pop(WEIGHTS, 0), sum(arenas.values())
+    sizes = package_bytes(compilation)
     values = network_values(prefix, inputs, outputs, steps, form)
+    values["loops"] = "\n".join(writer.loops)
     values |= weight_values(form, *sizes, identity)
     run = text("network.c", values)
     support = pruned(
@@ -117,28 +118,10 @@ def support_text(helpers: str, prefix: str) -> str:
     return helpers.replace('#include "', f'#include "{prefix}_')
 
 
-def _steps(calls: Sequence[KernelCall], prefix: str) -> tuple[Functions, list[Step]]:
-    """The kernels' functions, equal ones shared, and the steps that call them."""
-    functions: Functions = []
-    by_text: dict[str, int] = {}
-    steps: list[Step] = []
-    for call in calls:
-        source = call.source
-        if source.text not in by_text:
-            by_text[source.text] = len(functions)
-            name = f"{prefix}_k{len(functions):02d}_{identifier(source.operation, 'kernel')}"
-            functions.append((name, source, []))
-        name, _, used = functions[by_text[source.text]]
-        used.append(call.kernel)
-        arguments, scratch = call.divided_arguments("workspace")
-        steps.append(Step(call.kernel, source, name, arguments, scratch))
-    return functions, steps
-
-
 def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
     """Return True if the schedule of some kernel multiplies on matrix tiles."""
     named = {primitive.name for primitive in machine.primitives if own_of(primitive).block_cycles}
-    schedules = [step.kernel.schedule for step in steps]
+    schedules = [kernel.schedule for step in steps for kernel in step.kernels]
     return any(schedule is not None and schedule.primitive in named for schedule in schedules)
 
 

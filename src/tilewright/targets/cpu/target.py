@@ -15,9 +15,33 @@ from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.tile.decisions import Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tilewright.codegen.host.calls import KernelCall
     from tilewright.codegen.host.compiler import HostCompiler
+    from tilewright.codegen.host.loops import LoopCall
     from tilewright.machine import Machine
     from tilewright.planning.planners.measured import Measure
+
+
+def _calls(compilation: Compilation, lanes: int) -> Sequence[KernelCall | LoopCall]:
+    """The calls of a network's kernels, and of its loops with those of their bodies, in order."""
+    from tilewright.codegen.host.loops import LoopCall
+    from tilewright.graph.dialect import network_of
+    from tilewright.graph.passes.editing import VIEWS
+    from tilewright.targets.cpu.walk import call_of  # The generators of all primitives.
+
+    for op in network_of(compilation.network).operations:
+        if op.operation not in VIEWS:
+            raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
+    calls: list[KernelCall | LoopCall] = []
+    for kernel in compilation.kernels:
+        loop = compilation.loops.get(kernel.kernel.symbol)
+        if loop is None:
+            calls.append(call_of(kernel, lanes))
+        else:
+            calls.append(LoopCall(kernel, loop, tuple(_calls(loop.body, lanes))))
+    return calls
 
 
 class CpuTarget(Target):
@@ -27,6 +51,7 @@ class CpuTarget(Target):
     family = "cpu"
     weights_file = WEIGHTS_FILE
     writes_c = True
+    writes_loops = True
     description = "readable C for the processor at hand, built by the system's compiler"
     elements = ("float32",)
     honours = frozenset({Decision.ORDER})
@@ -64,19 +89,13 @@ class CpuTarget(Target):
 
         Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
         """
-        from tilewright.graph.dialect import network_of
-        from tilewright.graph.passes.editing import VIEWS
         from tilewright.targets.cpu.machine import lanes_of
         from tilewright.targets.cpu.package import write_package
         from tilewright.targets.cpu.processors import processor
-        from tilewright.targets.cpu.walk import call_of  # The generators of all primitives.
 
-        for op in network_of(compilation.network).operations:
-            if op.operation not in VIEWS:
-                raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
         made_for = processor(compilation.machine.name.partition("-")[2] or NATIVE)
         lanes = lanes_of(compilation.machine)
-        calls = [call_of(kernel, lanes) for kernel in compilation.kernels]
+        calls = _calls(compilation, lanes)
         write_package(compilation, directory, calls, lanes, processor=made_for)
 
     def load(self, directory: Path) -> Runner:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tilewright.codegen.c.compiler import CHOICE, FLAGS
 from tilewright.codegen.c.source import comment
-from tilewright.codegen.host.calls import KERNEL, KernelSource
+from tilewright.codegen.host.calls import KernelSource
 from tilewright.codegen.host.ports import Port
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
@@ -15,6 +14,7 @@ from tilewright.system.template import filled
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
 from tilewright.targets.cpu.headers import SUPPORT
 from tilewright.targets.cpu.processors import Processor
+from tilewright.targets.cpu.steps import Step, cases, meetings, scratch_bytes, unnamed
 
 VERSION = "1.0"
 """Of the interface of packages, as pkg-config and CMake are told."""
@@ -22,28 +22,8 @@ VERSION = "1.0"
 SYSTEM_FLAGS = ("-fPIC", "-pthread")
 """Flags that ask for shared libraries and threads, which packages for no system do without."""
 
-Functions = list[tuple[str, KernelSource, list[CompiledKernel]]]
-"""Name and source of every function, and the kernels that it computes."""
-
 Values = Mapping[str, object]
 """By the names in templates."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One kernel of the network: which function it runs, and on what."""
-
-    kernel: CompiledKernel
-    source: KernelSource
-    function: str
-    arguments: tuple[str, ...]
-    scratch_bytes: int = 0
-    """Of its scratch, which no two threads may share; 0 if it has none or one thread runs it."""
-
-
-def scratch_bytes(steps: Sequence[Step]) -> int:
-    """Bytes of scratch that each further thread of a team needs; whole cache lines."""
-    return max((step.scratch_bytes for step in steps), default=0)
 
 
 def text(template: str, values: Values) -> str:
@@ -64,7 +44,7 @@ def kernel_file_text(
     schedule = used[0].schedule
     if schedule is not None:
         lines.append(f" * Schedule: {comment(str(schedule))}")
-    lines += [" */", f'#include "{prefix}_kernels.h"', "", source.text.replace(KERNEL, name)]
+    lines += [" */", f'#include "{prefix}_kernels.h"', "", unnamed(source, name)]
     return "\n".join(lines)
 
 
@@ -75,7 +55,9 @@ def network_values(
     ports, upper = [*inputs, *outputs], prefix.upper()
     taken = [f"const {port.c_type} *{port.identifier}" for port in inputs]
     given = [f"{port.c_type} *{port.identifier}" for port in outputs]
-    shared = [step.source.shared for step in steps]
+    shared = [step.shared for step in steps]
+    by_team = not form.bare and any(step.shared and step.body for step in steps)
+    apart = any(shared) and any(divided(port) for port in inputs)
     job = "" if form.bare else "job->"
     return {
         "prefix": prefix,
@@ -90,7 +72,10 @@ def network_values(
         "names": ", ".join(port.identifier for port in ports),
         "seconds": f"double seconds[{max(len(steps), 1)}]",
         "scratch_bytes": scratch_bytes(steps),
-        "cases": "\n".join(_case(number, step) for number, step in enumerate(steps)),
+        "cases": cases(steps),
+        "team": "struct team *team, " if by_team else "",
+        "passed": "team, " if by_team else "",
+        "alone": "NULL, " if by_team else "",
         "entered": "".join(f"{parameter}, " for parameter in taken),
         "enter": enter_text(inputs),
         "entering": "".join(f"{job}{port.identifier}, " for port in inputs),
@@ -98,7 +83,7 @@ def network_values(
         "leave": leave_text(outputs),
         "leaving": "".join(f", {job}{port.identifier}" for port in outputs),
         "shared": any(shared),
-        "meets": _meets(shared, inputs),
+        "meets": ", ".join(str(int(meet)) for meet in meetings(shared, apart=apart)),
     }
 
 
@@ -110,29 +95,6 @@ def _port_text(upper: str, port: Port, is_output: bool) -> str:
 
 def _elements(upper: str, port: Port) -> str:
     return f"{upper}_{port.identifier.upper()}_ELEMENTS"
-
-
-def _case(number: int, step: Step) -> str:
-    """The call of one step, of which part 0 computes all where it is not shared."""
-    arguments, lines = list(step.arguments), [f"    case {number}: /* {_nodes(step.kernel)} */"]
-    indent = " " * 8
-    if step.source.shared:
-        arguments += ["part", "parts"]
-    else:
-        lines.append(f"{indent}if (part == 0)")
-        indent += "    "
-    listed = f",\n{indent}    ".join(arguments)
-    return "\n".join(
-        [*lines, f"{indent}{step.function}(\n{indent}    {listed});", "        break;"]
-    )
-
-
-def _meets(shared: Sequence[bool], inputs: Sequence[Port]) -> str:
-    """Before which steps, and at the end, threads meet: wherever one may need what another made,
-    beside each shared step, and where they have divided the inputs."""
-    apart = any(shared) and any(divided(port) for port in inputs)
-    pairs = zip([apart, *shared], [*shared, False], strict=True)
-    return ", ".join(str(int(before or after)) for before, after in pairs)
 
 
 def main_values(

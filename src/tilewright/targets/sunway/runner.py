@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -26,6 +26,7 @@ from tilewright.codegen.program.interface import (
     Watch,
 )
 from tilewright.errors import refuse
+from tilewright.graph.operations.loops import MOST_ROUNDS
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
@@ -182,16 +183,13 @@ class SunwayRunner(Runner):
             if row["on_host"]:
                 kernels.append(KernelProfile(symbol, nodes, on_host=True))
                 continue
-            parts = [next(groups[g]) for g in range(int(row.get("groups", 1)))]
-            cycles = max(part[0] for part in parts)
-            read, written = (sum(part[i] for part in parts) for i in (1, 2))
+            cycles, bytes_moved = _taken(row, groups)
             kernels.append(
                 KernelProfile(
-                    *(symbol, nodes, cycles, begin, begin + cycles),
-                    dram_bytes=read + written,
+                    *(symbol, nodes, cycles, begin, begin + cycles), dram_bytes=bytes_moved
                 )
             )
-            begin, moved = begin + cycles, moved + read + written
+            begin, moved = begin + cycles, moved + bytes_moved
         return Profile(
             tuple(kernels),
             cycles=begin,
@@ -214,6 +212,32 @@ class SunwayRunner(Runner):
             kernels=[kernel.symbol for kernel in layers],
             nodes=[kernel.nodes for kernel in layers],
         )
+
+
+def _taken(row: Mapping[str, Any], groups: Sequence[Iterator[list[int]]]) -> tuple[int, int]:
+    """Cycles and bytes of a layer, or of all rounds of a loop, by the next lines of each core
+    group; a layer takes what its slowest core group does."""
+    if row["on_host"]:
+        return 0, 0
+    if "layers" in row:
+        taken = [
+            _taken(inner, groups) for _ in range(int(row["rounds"])) for inner in row["layers"]
+        ]
+        return sum(cycles for cycles, _ in taken), sum(moved for _, moved in taken)
+    parts = [next(groups[g]) for g in range(int(row.get("groups", 1)))]
+    return max(part[0] for part in parts), sum(part[1] + part[2] for part in parts)
+
+
+def every_row(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a manifest's layers and loops, and those of the loops' bodies."""
+    for row in rows:
+        yield row
+        yield from every_row(row.get("layers", ()))
+
+
+def layers_of(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The rows of a manifest's layers, those of loops' bodies included, without the loops."""
+    return (row for row in every_row(rows) if "layers" not in row)
 
 
 def figures(machine: Machine) -> str:
@@ -240,7 +264,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         sound = content["format"] == 1 and str(content["name"]).isidentifier()
         for key in ("weight_bytes", "activation_bytes"):
             sound = sound and 0 <= int(content[key]) <= 1 << 36
-        for row in content["layers"]:
+        for row in every_row(content["layers"]):
+            sound = sound and 1 <= int(row.get("rounds", 1)) <= MOST_ROUNDS
             sound = sound and 1 <= int(row.get("groups", 1)) <= GROUPS
             sound = sound and str(row["symbol"]).isidentifier()
             end = int(row["start"]) + int(row["bytes"])
@@ -267,8 +292,9 @@ def build(
     One that ``counts`` charges the shim for every tile before it computes it.
     """
     flags = OPTIMISED if flags is None else flags
-    layers = [str(row["symbol"]) for row in manifest["layers"]]
-    slaves = [str(row["symbol"]) for row in manifest["layers"] if not row["on_host"]]
+    rows = list(layers_of(manifest["layers"]))
+    layers = [str(row["symbol"]) for row in rows]
+    slaves = [str(row["symbol"]) for row in rows if not row["on_host"]]
     sources = sources_of(layers, slaves)
     headers = sorted(p.relative_to(directory) for p in directory.rglob("*.h"))
     digest = sha256(" ".join(flags).encode())
@@ -280,7 +306,7 @@ def build(
         digest.update(f"{path} {len(text)}\n".encode() + text)
     charges = {
         f"layers/{row['symbol']}_slave.c": [str(text) for text in row.get("charges", ())]
-        for row in manifest["layers"]
+        for row in rows
         if counts and not row["on_host"]
     }
     digest.update(json.dumps(charges).encode())

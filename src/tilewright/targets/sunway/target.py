@@ -39,6 +39,7 @@ class SunwayTarget(Target):
         }
     )
     falls_back = True
+    writes_loops = True
     weights_file = WEIGHTS_FILE
 
     def mesh(self) -> Mesh | None:

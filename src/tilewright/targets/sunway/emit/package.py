@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
@@ -28,12 +29,21 @@ from typing import Any
 
 from tilewright.codegen.c.parameters import Parameter, Place, place_text
 from tilewright.codegen.c.prune import drop_unread, prune_folder
-from tilewright.codegen.host.calls import KernelCall
+from tilewright.codegen.c.source import comment
+from tilewright.codegen.host.calls import KERNEL, KernelCall
 from tilewright.codegen.host.compiler import host_compiler
+from tilewright.codegen.host.loops import copies_of
 from tilewright.codegen.host.main import FILES, Main
 from tilewright.codegen.host.ports import file_ports
 from tilewright.codegen.host.steps import kernel_steps
-from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation, CompiledKernel
+from tilewright.codegen.program.bodies import Bases, bases_of_bodies, package_bytes
+from tilewright.codegen.program.interface import (
+    ALIGNMENT,
+    MANIFEST,
+    WEIGHTS_FILE,
+    Compilation,
+    CompiledKernel,
+)
 from tilewright.codegen.program.weights import write_weights
 from tilewright.errors import Refusals, refuse
 from tilewright.graph.arenas import Box
@@ -41,10 +51,11 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, TEMPORARY, WEIGHTS
 from tilewright.machine import Machine
+from tilewright.memory.alignment import align_up
 from tilewright.system.template import filled
 from tilewright.targets.sunway.emit.charge import charge_texts
 from tilewright.targets.sunway.emit.layer import TEMPLATES, LayerHead
-from tilewright.targets.sunway.emit.main import Call, layers_text, main_text
+from tilewright.targets.sunway.emit.main import Call, LoopCalls, layer_calls, layers_text, main_text
 from tilewright.targets.sunway.emit.names import layer_names
 from tilewright.targets.sunway.emit.nest import PartNest
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
@@ -71,77 +82,39 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     """
     network = network_of(compilation.network)
     name = network_name(network.symbol.data)
-    on_host = tuple(kernel for kernel in compilation.kernels if kernel.on_host)
-    calls_of = host_compiler().calls(compilation)
-    hosted = {call.symbol: call for call in calls_of}
-    compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
-    texts: dict[str, str] = {}
-    calls: list[Call] = []
-    rows: list[dict[str, Any]] = []
-    layers: dict[str, tuple[LayerHead, Sequence[Place], int]] = {}
-    refused = Refusals()
-    for symbol, kernel in compiled.items():
-        with refused.of(symbol):
-            host_call = hosted.get(symbol)
-            layers[symbol] = _layer(kernel, host_call, texts, compilation.machine.cores)
-    refused.check()
-    sizes = {arena: compilation.arenas.get(arena, 0) for arena in (WEIGHTS, ACTIVATIONS)}
-    temporary = compilation.arenas.get(TEMPORARY, 0)
-
-    def c_of(place: Place) -> str:
-        """A place in C: among the activations, or in the temporary space behind them."""
-        arena, offset = place
-        if arena == WEIGHTS or offset < sizes[ACTIVATIONS]:
-            return place_text(arena, offset)
-        return f"{TEMPORARY} + {offset - sizes[ACTIVATIONS]}"
-
-    for op in kernel_steps(network, "sunway-operation"):
-        kernel = compiled[op.symbol.data]
-        head, places, groups = layers[op.symbol.data]
-        box = Box.of(op.result)
-        start, size = box.offset, box.span
-        place, *arguments = map(c_of, [(ACTIVATIONS, start), *places])
-        calls.append(Call(head, tuple(arguments), (place, size), groups))
-        row = {
-            "symbol": kernel.kernel.symbol,
-            "nodes": list(kernel.kernel.nodes),
-            "on_host": kernel.on_host,
-            "start": start,
-            "bytes": size,
-            "groups": groups,
-        }
-        if kernel.program is not None and kernel.schedule is not None:
-            row["charges"] = charge_texts(programs_of(kernel.program)[0], compilation.machine)
-        rows.append(row)
+    layers = _Layers(compilation)
+    calls, rows = layers.network(compilation, Bases())
+    layers.refused.check()
+    texts = layers.texts
     inputs, outputs = file_ports(network, "sunway-operand")
-    spaces = sizes | ({TEMPORARY: temporary} if temporary else {})
-    main = Main((WEIGHTS_FILE,), inputs, outputs, spaces, last="LAYERS")
+    main = Main((WEIGHTS_FILE,), inputs, outputs, layers.spaces, last="LAYERS")
     groups = core_groups(compilation.machine)
     texts["layers/layers.h"] = layers_text(calls)
     texts["main.c"] = main_text(name, calls, main, groups)
     texts["files.h"] = FILES
-    slaves = [call.layer.name for call in calls if f"layers/{call.layer.name}_slave.c" in texts]
+    names = [call.layer.name for call in layer_calls(calls)]
+    slaves = [each for each in names if f"layers/{each}_slave.c" in texts]
     texts["Makefile"] = filled(
         TEMPLATES / "Makefile.in",
         name=name,
-        layers=" \\\n    ".join(call.layer.name for call in calls),
+        layers=" \\\n    ".join(names),
         slaves=" \\\n    ".join(slaves),
         shim_flags=" ".join(SHIM_FLAGS),
         shim_link=" ".join(SHIM_LINK),
         threads=" -lpthread" if groups > 1 else "",
     )
-    texts |= _support(compilation.machine, on_host=bool(on_host))
+    texts |= _support(compilation.machine, on_host=layers.on_mpe)
     drop_unread(texts, "slave")
     if "slave/scalars.h" in texts:
         prune_folder(texts, "slave", ["scalars.h"])
-    if on_host:
+    if layers.on_mpe:
         prune_folder(texts, "mpe", tuple(host_compiler().headers))
     manifest = {
         "format": 1,
         "name": name,
         "machine": compilation.machine.to_json(),
-        "weight_bytes": sizes[WEIGHTS],
-        "activation_bytes": sizes[ACTIVATIONS] + temporary,
+        "weight_bytes": layers.spaces[WEIGHTS],
+        "activation_bytes": package_bytes(compilation)[1],
         "inputs": [port.to_json() for port in inputs],
         "outputs": [port.to_json() for port in outputs],
         "layers": rows,
@@ -151,40 +124,119 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         place = directory / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
-    write_weights(network, compilation, directory / WEIGHTS_FILE)
+    write_weights(compilation, directory / WEIGHTS_FILE)
 
 
-def _layer(
-    kernel: CompiledKernel,
-    hosted: KernelCall | None,
-    texts: dict[str, str],
-    cores: int,
-) -> tuple[LayerHead, Sequence[Place], int]:
-    """The files of one layer; its head, the places of its arguments, and its core groups."""
-    symbol, nodes = kernel.kernel.symbol, kernel.kernel.nodes
-    groups, grouped = 1, cores > CPES
-    if hosted is None:
-        if kernel.program is None:
-            raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
-        program_op = programs_of(kernel.program)[0]
-        groups = groups_of(PartNest(program_op), cores)
-        head = LayerHead(symbol, nodes, tuple(_parameters(program_op)), grouped)
-        layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores, grouped)
-        texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
-        texts[f"layers/{symbol}_para.h"] = head.text("layer_para.h")
-        texts[f"layers/{symbol}.c"] = head.text("layer.c")
-        tensors = program_op.tensors
-        places = [each.place(tensors[each.tensor]) for each in head.parameters]
-    else:
-        head = LayerHead(symbol, nodes, hosted.source.parameters)
-        texts[f"layers/{symbol}.c"] = (
-            f"/* {head.about}: on the MPE. */\n#define LANES {host_compiler().lanes}\n"
-            f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
-            + hosted.text
-        )
-        places = [hosted.place(each) for each in hosted.source.parameters]
-    texts[f"layers/{symbol}.h"] = head.text("layer.h")
-    return head, places, groups
+class _Layers:
+    """The files and calls of a network's layers, and of those of its loops' bodies."""
+
+    def __init__(self, compilation: Compilation) -> None:
+        self.machine = compilation.machine
+        self.texts: dict[str, str] = {}
+        self.refused = Refusals()
+        self.on_mpe = False
+        """True if a layer runs on the MPE."""
+        weights, activations = package_bytes(compilation)
+        first = compilation.arenas.get(ACTIVATIONS, 0)
+        if activations > first and TEMPORARY not in compilation.arenas:
+            first = align_up(first, ALIGNMENT)  # The first body begins there.
+        self.first = first
+        """Bytes of the arena ``activations``; what lies behind them is in ``temporary``."""
+        self.spaces = {WEIGHTS: weights, ACTIVATIONS: first}
+        if activations > first:
+            self.spaces[TEMPORARY] = activations - first
+
+    def pointer(self, place: Place) -> str:
+        """C of a place of the package."""
+        arena, offset = place
+        if arena == WEIGHTS or offset < self.first:
+            return place_text(arena, offset)
+        return f"{TEMPORARY} + {offset - self.first}"
+
+    def network(
+        self, compilation: Compilation, bases: Bases, before: str = ""
+    ) -> tuple[list[Call | LoopCalls], list[dict[str, Any]]]:
+        """The calls of a network that has its arenas at ``bases``, and the manifest's rows; names
+        begin with ``before``."""
+        network = network_of(compilation.network)
+        compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
+        bodies = bases_of_bodies(compilation, bases)
+        kernels = tuple(k for symbol, k in compiled.items() if symbol not in bodies)
+        hosted = {
+            call.symbol: call
+            for call in host_compiler().calls(replace(compilation, kernels=kernels))
+        }
+        layers: dict[str, tuple[LayerHead, Sequence[Place], int]] = {}
+        for symbol, kernel in compiled.items():
+            if symbol not in bodies:
+                with self.refused.of(symbol):
+                    layers[symbol] = self._layer(kernel, hosted.get(symbol), before)
+        calls: list[Call | LoopCalls] = []
+        rows: list[dict[str, Any]] = []
+        for op in kernel_steps(network, "sunway-operation"):
+            symbol = op.symbol.data
+            kernel, box = compiled[symbol], Box.of(op.result)
+            _, start = bases.place((ACTIVATIONS, box.offset))
+            result = self.pointer((ACTIVATIONS, start)), box.span
+            row: dict[str, Any] = {
+                "symbol": before + symbol,
+                "nodes": list(kernel.kernel.nodes),
+                "on_host": kernel.on_host,
+                "start": start,
+                "bytes": box.span,
+            }
+            if symbol in bodies:
+                loop, inner = compilation.loops[symbol], bodies[symbol]
+                steps, body = self.network(loop.body, inner, f"{before}{symbol}_")
+                copies = copies_of(op, loop.body, bases, inner, self.pointer)
+                about = f"{comment(', '.join(kernel.kernel.nodes) or symbol)}: a loop"
+                calls.append(
+                    LoopCalls(before + symbol, about, loop.rounds, copies, tuple(steps), result)
+                )
+                rows.append(row | {"on_host": False, "rounds": loop.rounds, "layers": body})
+                continue
+            if symbol not in layers:
+                continue  # It is refused.
+            head, places, groups = layers[symbol]
+            arguments = tuple(self.pointer(bases.place(place)) for place in places)
+            calls.append(Call(head, arguments, result, groups))
+            row["groups"] = groups
+            if kernel.program is not None and kernel.schedule is not None:
+                program_op = programs_of(kernel.program)[0]
+                row["charges"] = charge_texts(program_op, compilation.machine)
+            rows.append(row)
+        return calls, rows
+
+    def _layer(
+        self, kernel: CompiledKernel, hosted: KernelCall | None, before: str
+    ) -> tuple[LayerHead, Sequence[Place], int]:
+        """The files of one layer; its head, the places of its arguments, and its core groups."""
+        symbol, nodes = before + kernel.kernel.symbol, kernel.kernel.nodes
+        texts, cores = self.texts, self.machine.cores
+        groups, grouped = 1, cores > CPES
+        if hosted is None:
+            if kernel.program is None:
+                raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
+            program_op = programs_of(kernel.program)[0]
+            groups = groups_of(PartNest(program_op), cores)
+            head = LayerHead(symbol, nodes, tuple(_parameters(program_op)), grouped)
+            layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores, grouped)
+            texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
+            texts[f"layers/{symbol}_para.h"] = head.text("layer_para.h")
+            texts[f"layers/{symbol}.c"] = head.text("layer.c")
+            tensors = program_op.tensors
+            places = [each.place(tensors[each.tensor]) for each in head.parameters]
+        else:
+            self.on_mpe = True
+            head = LayerHead(symbol, nodes, hosted.source.parameters)
+            texts[f"layers/{symbol}.c"] = (
+                f"/* {head.about}: on the MPE. */\n#define LANES {host_compiler().lanes}\n"
+                f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n'
+                f'#include "{symbol}.h"\n\n{hosted.source.text.replace(KERNEL, symbol)}'
+            )
+            places = [hosted.place(each) for each in hosted.source.parameters]
+        texts[f"layers/{symbol}.h"] = head.text("layer.h")
+        return head, places, groups
 
 
 def core_groups(machine: Machine) -> int:
