@@ -28,7 +28,7 @@ NPU, SYSTOLIC, IN_C = (
     str(ROOT / "examples" / "machines" / f"{name}.toml")
     for name in ("small-npu", "systolic-int8", "small-npu-c")
 )
-MACHINES = (NPU, SYSTOLIC, IN_C, "cambricon-x", "cambricon", "zu2", "ascend310", "cpu")
+MACHINES = (NPU, SYSTOLIC, IN_C, "cambricon-x", "cambricon", "zu2", "ascend310")
 MODELS = {
     "gru": recurrent("GRU", length=5),
     "lstm": recurrent("LSTM", length=5, direction="bidirectional", lengths=True, batch=2),
