@@ -147,15 +147,15 @@ def plans(
 ) -> Iterator[None]:
     """Equal kernels are planned once."""
     known = KnownPlans(shared_folder(request, tmp_path_factory, "plans"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Planner, "store", known)
+    with Planner.sharing(known):
         yield
 
 
 @pytest.fixture
-def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def planned_anew() -> Iterator[None]:
     """Every compile plans, whatever plans others have made."""
-    monkeypatch.setattr(Planner, "store", None)
+    with Planner.sharing(None):
+        yield
 
 
 @pytest.fixture

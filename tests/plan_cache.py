@@ -45,7 +45,7 @@ MACHINES = 100
 
 @dataclass(frozen=True)
 class KnownPlans:
-    """A store of plans (``Planner.store``) for the processes that share its folder."""
+    """A store of plans (``Planner.sharing``) for the processes that share its folder."""
 
     folder: Path
     found: dict[str, dict[PlanKey, Plan]] = field(default_factory=dict[str, dict[PlanKey, Plan]])

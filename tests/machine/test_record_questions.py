@@ -25,7 +25,6 @@ KINDS: tuple[type[Record], ...] = (
 )
 
 ALLOWED = {
-    "dims": "other machines plan kernels over the dims of their operations",
     "rounding_rules": "other machines of fixed point round once, half upwards",
     "skips_padding": "elsewhere positions in the padding take their time",
     "block_by_block": "other machines move boxes of several blocks at once",

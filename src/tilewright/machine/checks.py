@@ -204,7 +204,7 @@ def _primitive(
             if name not in DIMS:
                 reason = f"there is no operation {shown(name)!r}"
                 yield f"{where}.{key}", reason, nearest(name, DIMS, 1)
-    dims = dims_of(primitive.operations) | machine.own.dims()
+    dims = dims_of(primitive.operations) | machine.own.formed_dims
     for key in ("cycles", "peak", "issue", "tile_pj"):
         text = getattr(primitive, key)
         if text is None:

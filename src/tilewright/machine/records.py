@@ -54,13 +54,12 @@ class Record(BaseModel):
 class MachineRecord(Record):
     """The record of a whole machine."""
 
+    formed_dims: ClassVar[frozenset[str]] = frozenset()
+    """The dims by which kernels are planned beside those of their operations."""
+
     def rounding_rules(self) -> Rounding:
         """Return how fixed point computes otherwise than exactly with one rounding."""
         return Rounding()
-
-    def dims(self) -> frozenset[str]:
-        """Return the dims by which kernels are planned beside those of their operations."""
-        return frozenset()
 
     def findings(self, machine: Machine) -> Iterator[Finding]:
         """Yield the problems of this record on a machine."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import inf
 from time import perf_counter
@@ -75,9 +76,19 @@ class Planner:
     """Asked for a kernel's plan before anything is searched."""
     cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
     """Plans of kernels that differ from those asked for in names only."""
-    store: ClassVar[PlanStore | None] = None
-    """The store in which all planners of this process also look up and keep plans; None for
-    none."""
+    _store: ClassVar[PlanStore | None] = None
+
+    @staticmethod
+    @contextmanager
+    def sharing(store: PlanStore | None) -> Generator[None]:
+        """Let all planners of this process look plans up in a store, and keep them there, in a
+        block; None is no store."""
+        before = Planner._store
+        Planner._store = store
+        try:
+            yield
+        finally:
+            Planner._store = before
 
     def plan(self, kernel: Kernel) -> Plan:
         """The best schedule of a kernel.
@@ -90,7 +101,7 @@ class Planner:
             return asked
         unnamed, names = canonical(kernel)
         key = unnamed, self.timer is not None
-        cache = self.cache if Planner.store is None else Planner.store.cache(self)
+        cache = self.cache if Planner._store is None else Planner._store.cache(self)
         if key in cache:
             back = {new: old for old, new in names.items()}
             return replace(_renamed(cache[key], back), seconds=0.0)

@@ -25,14 +25,11 @@ class AscendMachine(OwnPasses, FormsKernels):
     """Choices that are the compiler's, unless they are made here."""
 
     family: ClassVar[str] = "ascend"
+    formed_dims: ClassVar[frozenset[str]] = DIMS
 
     fractalise: Literal["planned", "naive", "improved", "vor", "dma"] = "planned"
     """The method of every change between rows and Nz (lowering/moved.py); ``planned`` takes the
     fastest of each."""
-
-    def dims(self) -> frozenset[str]:
-        """Those of elements.py."""
-        return DIMS
 
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
         """Attention as a chain, others over the dims of elements.py and moves.py."""
