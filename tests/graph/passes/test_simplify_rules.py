@@ -449,3 +449,22 @@ def test_attention_stays_where_it_must() -> None:
     assert "attention" not in names(ops), "the scores are read elsewhere"
     net = Builder(**SHAPES)
     assert "softmax" in names(after(net, *spelled_attention(net), machine=SMALL))
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("mask", [(), (4, 7), (2, 1, 7), (2, 4, 7), (7,)])
+def test_attention_of_three_axes(turned: bool, mask: tuple[int, ...]) -> None:
+    """The first axis is a batch, of one head each, whose rows lie where they are."""
+    shapes = {"q": (2, 4, 8), "k": (2, 7, 8), "v": (2, 7, 5)}
+    net = Builder(**shapes, **({"mask": mask} if mask else {}))
+    k = net.inputs["k"]
+    if turned:
+        k = net.op("transpose", k, permutation=(0, 2, 1))
+    scores = net.op("matmul", net.inputs["q"], k, transpose_b=not turned)
+    scores = net.op("mul", scores, net.constant(np.array(0.25, np.float32)))
+    if mask:
+        scores = net.op("add", scores, net.inputs["mask"])
+    weights = net.op("softmax", scores, axis=-1)
+    ops = after(net, net.op("matmul", weights, net.inputs["v"]), machine=CPU)
+    assert names(ops)[-2:] == ["attention", "reshape"]
+    assert "transpose" not in names(ops)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import Rewriter, erase, only_user, producer
-from tilewright.ir import SSAValue, VerifyException, f32
+from tilewright.ir import PythonValue, SSAValue, VerifyException, f32
 from tilewright.ir.types import shape_of, tensor_type
 
 
@@ -22,12 +22,14 @@ class _Scores:
 
 
 def recognise_attention(op: Operation, at: Rewriter) -> bool:
-    """softmax(q @ k * c + mask) @ v, of four axes, with c constant and between the two any order.
+    """softmax(q @ k * c + mask) @ v, of three or four axes, with c constant and between the two any
+    order.
 
     Operands and result get transposes that put heads after rows, and back: models mostly have
-    the opposite ones there, and the two cancel.
+    the opposite ones there, and the two cancel. Of three axes the first is a batch, of one head.
     """
-    if len(op.inputs) != 2 or len(shape_of(op.result)) != 4:
+    rank = len(shape_of(op.result))
+    if len(op.inputs) != 2 or rank not in (3, 4):
         return False
     if op.get("transpose_a", False) or op.get("transpose_b", False):
         return False
@@ -36,7 +38,7 @@ def recognise_attention(op: Operation, at: Rewriter) -> bool:
     softmax = producer(op.inputs[0], "softmax")
     if softmax is None or only_user(softmax.result) is not op:
         return False
-    if softmax.integer("axis", -4, 3) % 4 != 3:
+    if softmax.integer("axis", -rank, rank - 1) % rank != rank - 1:
         return False
     scores = _scores(softmax.inputs[0], softmax, at)
     if scores is None:
@@ -44,26 +46,42 @@ def recognise_attention(op: Operation, at: Rewriter) -> bool:
     product = scores.product
     q, k = product.inputs[:2]
     v = op.inputs[1]
-    if not shape_of(q)[:2] == shape_of(k)[:2] == shape_of(v)[:2]:
+    if not shape_of(q)[: rank - 2] == shape_of(k)[: rank - 2] == shape_of(v)[: rank - 2]:
         return False
-    swapped, turned = (0, 2, 1, 3), (0, 3, 1, 2)
-    orders = (swapped, swapped if product.get("transpose_b", False) else turned, swapped)
-    operands = [
-        at.of(product).make("transpose", value, permutation=order)
-        for value, order in zip((q, k, v), orders, strict=True)
-    ]
-    steps = [value.owner for value in operands]
-    if scores.mask is not None:
-        shape = shape_of(scores.mask)
-        operands.append(scores.mask)
-        if len(shape) < 4:
-            operands[3] = at.make("reshape", scores.mask, shape=(1,) * (4 - len(shape)) + shape)
-            steps.append(operands[3].owner)
+    steps: list[Operation] = []
+
+    def made(rewriter: Rewriter, name: str, value: SSAValue, **attributes: PythonValue) -> SSAValue:
+        result = rewriter.make(name, value, **attributes)
+        if isinstance(result.owner, Operation) and result is not value:
+            steps.append(result.owner)
+        return result
+
+    def rows_first(value: SSAValue, *, turned: bool = False) -> SSAValue:
+        """The operand as rows of heads; ``turned`` of one whose last two axes change places."""
+        before = at.of(product)
+        if rank == 4:
+            order = (0, 3, 1, 2) if turned else (0, 2, 1, 3)
+            return made(before, "transpose", value, permutation=order)
+        if turned:
+            value = made(before, "transpose", value, permutation=(0, 2, 1))
+        batch, rows, columns = shape_of(value)
+        return made(before, "reshape", value, shape=(batch, rows, 1, columns))
+
+    turned = not product.get("transpose_b", False)
+    operands = [rows_first(q), rows_first(k, turned=turned), rows_first(v)]
+    mask = scores.mask
+    if mask is not None:
+        shape = shape_of(mask)
+        full = (1,) * (rank - len(shape)) + shape
+        full = full if rank == 4 else (full[0], 1, *full[1:])
+        operands.append(mask if full == shape else made(at, "reshape", mask, shape=full))
     attention = None
     with suppress(VerifyException):
         attention = at.make("attention", *operands, scale=scores.scale).owner
     if isinstance(attention, Operation) and serving(candidate(attention), at.machine):
-        return at.replace(at.make("transpose", attention.result, permutation=swapped))
+        if rank == 3:
+            return at.replace(at.make("reshape", attention.result, shape=shape_of(op.result)))
+        return at.replace(at.make("transpose", attention.result, permutation=(0, 2, 1, 3)))
     for step in (attention, *reversed(steps)):
         if isinstance(step, Operation):
             erase(step)
