@@ -31,6 +31,7 @@ from tilewright.graph.overflow import losses_on
 from tilewright.graph.placement import arenas_of
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.machine.components import with_figures
 from tilewright.machine.forms import machine_of
 from tilewright.network.limits import NetworkLimits, network_limits
 from tilewright.network.overlap import added_cycles
@@ -289,7 +290,7 @@ def _compilation(
     """What a target emits of a network; with the bodies of loops, if it writes them itself."""
     loops = state.loops if state.target.writes_loops else {}
     return Compilation(
-        state.machine,
+        with_figures(state.machine),
         state.network,
         state.weights,
         tuple(state.kernels),

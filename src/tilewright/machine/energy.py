@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
+from tilewright.machine.components import KEYS, component_figure
 from tilewright.machine.expression import parse_expression
 
 if TYPE_CHECKING:
@@ -29,14 +30,18 @@ LEAKAGE = "leakage"
 NAMED = 3
 """Keys without a figure that a line of text names."""
 
-_MEMORY = ("read_pj", "write_pj", "leakage_mw", "area_mm2")
 _NAMES = ("bytes", "banks")
 
 
 def figure_problems(machine: Machine) -> Iterator[Finding]:
     """Yield what is wrong with expressions of memories' figures."""
     for memory in machine.memories:
-        for key in _MEMORY:
+        try:
+            _ = component_figure(memory, "read_pj")
+        except TilewrightError as error:
+            problem = error.problems[0]
+            yield f"memory.{memory.name}.component", problem.reason, problem.help
+        for key in KEYS:
             text = getattr(memory, key)
             if not isinstance(text, str):
                 continue
@@ -57,16 +62,23 @@ def figure_problems(machine: Machine) -> Iterator[Finding]:
 def memory_figure(memory: Memory, key: str) -> float:
     """A memory's figure, in the unit of its key; 0 where it is not known."""
     value = getattr(memory, key)
+    if value is None:
+        value = component_figure(memory, key)
     if isinstance(value, str):
         known = {"bytes": memory.bytes or 0, "banks": memory.banks}
         return float(parse_expression(value).evaluate(known))
     return value or 0.0
 
 
+def _known(memory: Memory, key: str) -> bool:
+    """Return True if a memory has a figure, stated or of its component."""
+    return getattr(memory, key) is not None or memory.component is not None
+
+
 def has_energy(machine: Machine) -> bool:
     """Return True if the machine has a figure of energy."""
     return bool(
-        any(m.read_pj is not None or m.write_pj is not None for m in machine.memories)
+        any(_known(m, "read_pj") or _known(m, "write_pj") for m in machine.memories)
         or any(move.byte_pj is not None for move in machine.moves)
         or any(primitive.tile_pj is not None for primitive in machine.primitives)
         or leakage_mw(machine)
@@ -80,7 +92,7 @@ def without_figures(machine: Machine) -> list[str]:
             f"memory.{memory.name}.{key}"
             for memory in machine.memories
             for key, ends in (("read_pj", "source"), ("write_pj", "target"))
-            if getattr(memory, key) is None
+            if not _known(memory, key)
             and any(getattr(move, ends) == memory.name for move in machine.moves)
         ),
         *(f"primitive.{p.name}.tile_pj" for p in machine.primitives if p.tile_pj is None),
@@ -106,7 +118,7 @@ def area_of(machine: Machine) -> dict[str, float]:
     areas = {
         memory.name: memory_figure(memory, "area_mm2")
         for memory in machine.memories
-        if memory.area_mm2 is not None
+        if _known(memory, "area_mm2")
     }
     areas |= {e.name: e.area_mm2 for e in machine.engines if e.area_mm2 is not None}
     return areas if machine.area_mm2 is None else {**areas, "rest": machine.area_mm2}

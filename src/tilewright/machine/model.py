@@ -83,6 +83,9 @@ class Memory(_Part):
     leakage_mw: Figure | None = None
     """Milliwatts that it takes at rest."""
     area_mm2: Figure | None = None
+    component: str | None = Field(default=None, min_length=1, max_length=200, pattern=r"^\S")
+    """The component of the package hwcomponents that gives the figures that are not stated
+    (machine/components.py)."""
     own: OwnMemory = MemoryRecord()
     """The record of keys that one family of targets alone has for a memory (records.py)."""
 
