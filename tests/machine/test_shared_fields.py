@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "machines"
 
 FOR_MACHINE_FILES = {
     # What the generic target implements, or the compiler for every target, any file may set.
-    *("Primitive.parameters", "Storage.padded", "Memory.holds"),
+    *("Primitive.parameters", "Storage.padded", "Memory.holds", "Memory.component"),
     *("Machine.overflow", "Machine.c", "Machine.issue_cycles"),
     *("Move.c", "Move.efficiency", "Move.curves", "Move.curve", "Primitive.c"),
     *("Synchronisation.depth", "CInterface.signal", "CInterface.barrier"),

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from math import isfinite
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
 from tilewright.errors import TilewrightError
@@ -62,7 +63,11 @@ def _of_row(
         return known[key]
 
     total = time(row)
-    added = {item.kernel.symbol: item.predicted_cycles for item in row}
+    added = {
+        # A timer may refuse a kernel alone that runs in its place of the network.
+        item.kernel.symbol: cycles if isfinite(cycles := item.predicted_cycles) else time([item])
+        for item in row
+    }
     if total < OVERLAP * sum(added.values()):
         for before, item in pairwise(row):
             added[item.kernel.symbol] = max(time([before, item]) - time([before]), 0.0)

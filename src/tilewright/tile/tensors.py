@@ -54,7 +54,7 @@ def separate_arenas(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int
     placements: dict[str, Placement] = {}
     ends = {WEIGHTS: 0, ACTIVATIONS: 0}
     for operand in kernel.operands:
-        arena = WEIGHTS if operand.role in ("weight", "bias") else ACTIVATIONS
+        arena = WEIGHTS if operand.is_constant else ACTIVATIONS
         layout, start = Layout.parse(operand.layout, len(operand.shape)), ends[arena]
         strides = operand.strides or layout.strides(operand.shape)
         steps = zip(layout.physical_shape(operand.shape), strides, strict=True)

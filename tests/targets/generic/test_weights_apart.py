@@ -17,6 +17,7 @@ from tilewright.planning import Planner
 from tilewright.planning.cost.bounds import homes_bytes, physical_bound
 from tilewright.planning.cost.limits import move_text
 from tilewright.planning.domain import Operand, with_operands
+from tilewright.targets.base import find_target
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import check_races, time_program
@@ -140,3 +141,14 @@ def test_a_constant_that_no_move_leads_to_is_refused() -> None:
     moves = tuple(move for move in MACHINE.moves if move.name != "psram-to-sram")
     with pytest.raises(ValueError, match="no move leads from psram to sram"):
         Machine.model_validate({**MACHINE.model_dump(), "moves": [m.model_dump() for m in moves]})
+
+
+def test_weights_that_are_computed_are_timed_where_they_lie() -> None:
+    case = product(2, 20, 300, 70)
+
+    def changed(operand: Operand) -> Operand:
+        return replace(operand, computed=operand.role == "weight")
+
+    kernel = with_operands(case.kernel, changed)
+    plan = Planner(MACHINE, find_target("generic").timer(MACHINE)).plan(kernel)
+    assert 0 < plan.cycles < float("inf")
