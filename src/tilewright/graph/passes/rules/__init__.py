@@ -58,6 +58,7 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
         Rule("mul", functions.recognise_gelu, "gelu"),
         Rule("mul", functions.recognise_silu, "silu"),
         Rule("div", normalisation.recognise_layer_norm, "layer_norm"),
+        Rule("div", normalisation.recognise_softmax),
         Rule("mul add", normalisation.scale_layer_norm),
         Rule("conv average_pool max_pool", padding.merge_pad),
         Rule("reduce_mean", padding.mean_to_pool),
