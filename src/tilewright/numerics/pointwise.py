@@ -73,7 +73,8 @@ def _divide(arrays: Sequence[Array], _: Attributes) -> Array:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return x / y
     with np.errstate(all="ignore"):
-        return np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
+        # Towards zero. The least integer has no magnitude of its own type.
+        return (x - np.fmod(x, y)) // y
 
 
 def _power(arrays: Sequence[Array], _: Attributes) -> Array:
