@@ -134,12 +134,12 @@ def need_model(executable: Executable, model: Path) -> None:
     from tilewright.ir.types import shape_of
 
     module, _ = executable.model()
-    own = {name: list(shape_of(value)) for name, value in network_of(module).inputs}
+    model_inputs = {name: list(shape_of(value)) for name, value in network_of(module).inputs}
     packaged = {info.name: list(info.shape) for info in executable.inputs}
-    if own != packaged:
+    if model_inputs != packaged:
         of, its = (
             ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "none"
-            for shapes in (own, packaged)
+            for shapes in (model_inputs, packaged)
         )
         raise refuse(
             "option-package", f"its inputs are {of}, the package's {its}", str(model),
