@@ -46,10 +46,10 @@ MAGNIFIED = 4.0
 """The allowed ratio of an output's error to the errors of runs with randomly rounded operands."""
 
 ADVICE = (
-    "    one range holds for a whole tensor: calibrate with real samples (--calibration), then let\n"
-    "    tilewright diff name the layer that differs"
+    "    one range holds for a whole tensor: calibrate with real samples (--calibration), then\n"
+    "    let tilewright diff name the layer that differs"
 )
-"""What helps where outputs in a number format with one scale for a tensor are beyond the bound."""
+"""What helps where outputs of one scale for a tensor are beyond the bound."""
 
 TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
 """Operations that fixed point computes by tables."""

@@ -479,3 +479,12 @@ def test_parts_of_a_softmax_stay_where_they_mean_something_else() -> None:
     net = Builder(x=(2, 5, 6), z=(2, 5, 6))
     ops = after(net, spelled_softmax(net, 2, keep=True, of="z")[0])
     assert "softmax" not in names(ops), "the maximum is another value's"
+
+
+def test_powers_of_a_half_are_roots_where_there_are_no_infinities() -> None:
+    half = np.array(0.5, np.float32)
+    for machine, left in ((PLAIN, "pow"), (SMALL, "sqrt")):
+        net = Builder(x=(2, 5, 6))
+        x = net.op("abs", net.inputs["x"])
+        ops = after(net, net.op("pow", x, net.constant(half)), machine=machine)
+        assert names(ops) == ["abs", left]

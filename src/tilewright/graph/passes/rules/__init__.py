@@ -57,6 +57,7 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
         Rule("matmul", attention.recognise_attention),
         Rule("mul", functions.recognise_gelu, "gelu"),
         Rule("mul", functions.recognise_silu, "silu"),
+        Rule("pow", functions.root_of_power),
         Rule("div", normalisation.recognise_layer_norm, "layer_norm"),
         Rule("div", normalisation.recognise_softmax),
         Rule("mul add", normalisation.scale_layer_norm),
