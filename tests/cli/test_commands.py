@@ -370,14 +370,15 @@ def one_operation(folder: Path, operation: str, name: str) -> Path:
     return path
 
 
-def test_a_model_that_cannot_be_compared_fails_the_check(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_compared_is_refused_before_the_run(tmp_path: Path) -> None:
     model, package = one_operation(tmp_path, "Exp", "x"), tmp_path / "package"
     answer("compile", model, "-t", "cpu", "-o", package)
     other = one_operation(tmp_path, "Neg", "z")
     run = ("run", package, "--random", "1", "--check", "--quiet", "--model")
     assert call(*run, model).exit_code == 0
-    wrong = call(*run, other)
-    assert wrong.exit_code == 1 and "not compared" in wrong.output
+    for wrong, why in ((other, "its inputs are z"), (tmp_path / "none.onnx", "no such file")):
+        result = call(*run, wrong)
+        assert result.exit_code == 2 and why in result.stderr and not result.stdout
 
 
 def test_infinite_results_are_warned_of(tmp_path: Path) -> None:

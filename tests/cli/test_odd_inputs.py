@@ -21,6 +21,51 @@ def test_names_that_no_target_has(name: str) -> None:
     assert problem["code"] == "target-unknown" and "cambricon-x" in problem["help"]
 
 
+def test_names_of_machine_files_and_folders_are_no_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (problem,) = refused("plan", LENET, "-t", tmp_path)
+    assert "a directory" in problem["reason"] and "ends in .toml" in problem["help"]
+    monkeypatch.chdir(tmp_path)
+    (problem,) = refused("plan", LENET, "-t", "simba")
+    assert "ends in .toml" in problem["help"]
+    monkeypatch.chdir(Path(__file__).parents[2])
+    (problem,) = refused("plan", LENET, "-t", "simba")
+    assert problem["help"] == "did you mean examples/machines/simba.toml?"
+
+
+def test_a_package_that_is_not_there_is_told_from_a_model(tmp_path: Path) -> None:
+    (tmp_path / "lenet-package").mkdir()
+    (problem,) = refused("run", tmp_path / "lenet-pakcage")
+    assert problem["code"] == "model-missing" and "lenet-package" in problem["help"]
+    (problem,) = refused("run", tmp_path / "none" / "package")
+    assert problem["code"] == "model-missing" and not problem["help"]
+
+
+@pytest.mark.parametrize("option", ["=", "x=", ""])
+def test_inputs_of_no_file(option: str) -> None:
+    (problem,) = refused("run", LENET, "--input", option)
+    assert (problem["code"], problem["where"]) == ("option-input", "--input")
+    assert repr(option) in problem["reason"]
+
+
+def test_what_cannot_be_used_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compile(*_: object, **__: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr("tilewright.compiler.api.compile", compile)
+    (tmp_path / "file").write_text("")
+    (problem,) = refused("compile", LENET, "-o", tmp_path / "file" / "package")
+    assert problem["code"] == "output-failed"
+    (problem,) = refused("compile", LENET, "-o", tmp_path / "file")
+    assert problem["code"] == "output-exists"
+    functions = tmp_path / "none.c"
+    (problem,) = refused("run", LENET, "-t", "cpu", "--functions", functions)
+    assert (problem["code"], problem["where"]) == ("option-functions", str(functions))
+
+
 def test_a_target_is_found_by_its_folder_as_by_its_entry_point() -> None:
     from tilewright.targets import base
 

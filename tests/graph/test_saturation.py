@@ -164,6 +164,26 @@ def test_rows_tell_what_softmax_takes_notice_of() -> None:
     assert as_seen(np.zeros((0, 3), np.float32), 1).size == 0
 
 
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_what_loses_against_the_other_operand_is_cut(name: str) -> None:
+    """A mask that keeps scores by a large number, and puts one in their place."""
+    net = Net(s=SHAPE)
+    mask = np.where(CAUSAL, -1e9, 1e9).astype(np.float32)
+    kept = net.op(name, net.given["s"], mask if name == "min" else -mask)
+    x = kept if name == "min" else net.op("neg", kept)
+    net.done(net.op("softmax", x, axis=-1))
+    scores = np.random.default_rng(1).normal(0, 3, SHAPE).astype(np.float32)
+    found = net.run({"s": scores})
+    seen = {value: finite_range(array) for value, array in found.items()}
+    seen[x] = finite_range(as_seen(found[x], 2))
+    bounds = dict.fromkeys(found, UNBOUNDED) | bounds_of(net.network, lambda value: seen[value])
+    assert all(
+        abs(end) < 64 for value, ends in seen.items() for end in np.clip(ends, *bounds[value])
+    )
+    want, got = (list(net.run({"s": scores}, cut).values())[-1] for cut in (None, bounds))
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
+
+
 def test_masks_among_the_inputs_are_found() -> None:
     net = Net(s=SHAPE, m=(5, 5), kept=(5,), other=(5,))
     left = net.op("mul", net.op("sub", 1.0, net.given["kept"]), -1e4)
@@ -173,3 +193,13 @@ def test_masks_among_the_inputs_are_found() -> None:
     net.done(net.op("add", y, net.given["other"]))
     found = masks_given(net.network)
     assert found == {net.given["m"]: False, net.given["kept"]: True}
+
+
+def test_inputs_of_which_subtracted_masks_are_computed_are_found() -> None:
+    """What is subtracted as it is, and the bias of a residual, are none."""
+    net = Net(s=SHAPE, kept=(5,), plain=(5,), other=(5,))
+    left = net.op("mul", net.op("sub", 1.0, net.given["kept"]), 1e12)
+    scores = net.op("sub", net.op("matmul", net.given["s"], CAUSAL), net.given["plain"])
+    y = net.op("softmax", net.op("sub", scores, left), axis=-1)
+    net.done(net.op("sub", y, net.given["other"]))
+    assert masks_given(net.network) == {net.given["kept"]: True}

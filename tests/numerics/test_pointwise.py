@@ -113,6 +113,32 @@ def test_integers_that_are_not_fixed_point() -> None:
     assert pointwise.evaluate("add", [x, y]).dtype == np.int64
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_power_of_a_half_is_the_c_library_s(dtype: type[np.floating]) -> None:
+    numbers = [-math.inf, -0.0, 0.0, 0.25, 2.25, math.inf, math.nan, -1.0]
+    x = np.array(numbers, dtype)
+    for exponents in (np.array(0.5, dtype), np.full(x.shape, 0.5, dtype)):
+        found = pointwise.evaluate("pow", [x, exponents], fixed=False, fractions=[0, 0])
+        expected = np.array([math.inf, 0.0, 0.0, 0.5, 1.5, math.inf, math.nan, math.nan], dtype)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+        assert not np.signbit(found[:6]).any()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64])
+def test_quotients_of_integers_go_towards_zero(dtype: type[np.integer]) -> None:
+    """Of the least integer, too, which has no magnitude; by 0 they are 0."""
+    ends = np.iinfo(dtype)
+    near = [number for number in (-7, -3, -2, -1, 0, 1, 2, 3, 7) if number >= ends.min]
+    numbers = [*near, ends.min, ends.min + 1, ends.max - 1, ends.max]
+    pairs = [(x, y) for x in numbers for y in numbers if (x, y) != (ends.min, -1)]
+    x, y = (np.array(column, dtype) for column in zip(*pairs, strict=True))
+    found = pointwise.evaluate("div", [x, y], fixed=False, fractions=[0, 0])
+    signs = [1 if (a < 0) == (b < 0) else -1 for a, b in pairs]
+    expected = [s * (abs(a) // abs(b)) if b else 0 for (a, b), s in zip(pairs, signs, strict=True)]
+    assert found.dtype == dtype and found.tolist() == expected
+
+
 def test_unknown_operations() -> None:
     for fixed in (False, True):
         with pytest.raises(KeyError):

@@ -70,6 +70,7 @@ def compile_command(
     Example: tilewright compile lenet5.onnx --target ascend910 --emit hivm -o lenet5.c
     """
     from tilewright.compiler.api import compile
+    from tilewright.runtime.replacing import replacing
 
     if emit is not None:
         others = {"--weights": weights, "--bare": bare, "--database": database}
@@ -97,6 +98,7 @@ def compile_command(
     with console.refusals(as_json), console.progress(quiet) as progress:
         kind = Path(target).stem if target.endswith(".toml") else target
         place = output or Path(f"{model.stem}-{kind}")
+        replacing(place).refuse_early()
         executable = compile(
             model,
             target,

@@ -48,10 +48,13 @@ def file_of(option: str, names: Sequence[str] = ()) -> InputFile:
     named = [name for name in names if option.startswith(f"{name}=")]
     if named:
         name = max(named, key=len)
-        return InputFile(Path(option[len(name) + 1 :]), name)
-    name, separator, file = option.partition("=")
-    if not separator or Path(option).exists():
-        return InputFile(Path(option))
+        file = option[len(name) + 1 :]
+    else:
+        name, separator, file = option.partition("=")
+        if not separator or Path(option).exists():
+            name, file = "", option
+    if not file:
+        raise refuse("option-input", f"{option!r} names no file", "--input", "NAME=FILE.npy")
     return InputFile(Path(file), name)
 
 

@@ -125,6 +125,28 @@ def open_or_compile(
     return compiled
 
 
+def need_model(executable: Executable, model: Path) -> None:
+    """Refuse before the run a model that the package was not made from: one that cannot be read, or
+    has other inputs."""
+    if executable.model is None:
+        return
+    from tilewright.graph.dialect import network_of
+    from tilewright.ir.types import shape_of
+
+    module, _ = executable.model()
+    model_inputs = {name: list(shape_of(value)) for name, value in network_of(module).inputs}
+    packaged = {info.name: list(info.shape) for info in executable.inputs}
+    if model_inputs != packaged:
+        of, its = (
+            ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "none"
+            for shapes in (model_inputs, packaged)
+        )
+        raise refuse(
+            "option-package", f"its inputs are {of}, the package's {its}", str(model),
+            "name the model that the package was made from",
+        )  # fmt: skip
+
+
 @grouped
 def run(
     model: ModelArgument,
@@ -210,6 +232,10 @@ def run(
             raise refuse("option-package", "--model is for the --check of a package", str(model))
         if no_barriers or limit != hlal.MOST_INSTRUCTIONS:
             raise refuse("option-hlal", "--limit and --no-barriers are for HLAL", str(model))
+        if functions:
+            from tilewright.codegen.program.interface import need_functions
+
+            need_functions(functions)
         with console.progress(quiet) as progress:
             executable = open_or_compile(
                 model,
@@ -226,6 +252,8 @@ def run(
             )
             if functions:
                 executable.runner.use_functions(functions)
+            if beside is not None:
+                need_model(executable, beside)
             arrays = inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
             executable.runner.threads = threads
@@ -243,6 +271,9 @@ def run(
             if executable.profile.cycles is None or took < LONG:
                 progress("run", 0, 0)
                 executable.measure(arrays, MOST_RUNS, AGAIN)
+        # A model that was named and cannot be compared with is no passed check.
+        unknown = compared is not None and compared.model is not None and compared.model.reason
+        failed = compared is not None and bool(not compared.passed or (beside and unknown))
         if as_json:
             console.print_json(
                 {
@@ -255,7 +286,7 @@ def run(
         else:
             console.say(executable.report(kernels=kernels))
             if compared is not None:
-                word = "passed" if compared.passed else "FAILED"
+                word = "FAILED" if failed else "passed"
                 how = "bit for bit" if compared.exact else "within the tolerance of float32"
                 if executable.runner.roundoff:
                     how = "within what roundings of the target's numbers give"
@@ -270,7 +301,5 @@ def run(
                 console.say(
                     f"warning: not all of {', '.join(unbounded)} is finite; --check says more"
                 )
-    # A model that was named and cannot be compared with is no passed check.
-    unknown = compared is not None and compared.model is not None and compared.model.reason
-    if compared is not None and (not compared.passed or (beside is not None and unknown)):
+    if failed:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import TilewrightError, nearest, refuse
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode, Opened
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.modules import (
@@ -152,6 +152,11 @@ def _load_file(
             where=repr(str(path)),
             help="give the prototxt, and this file as --caffemodel",
         )
+    if _is_missing(path):
+        raise refuse(
+            "model-missing", "there is no model and no package of that name",
+            repr(str(path)), nearest(path.name, _names_beside(path)),
+        )  # fmt: skip
     if path.is_dir():
         package = (path / "manifest.json").is_file()
         raise refuse(
@@ -176,6 +181,22 @@ def _load_file(
         where=repr(str(path)),
         help=KINDS,
     )
+
+
+def _is_missing(path: Path) -> bool:
+    """Return True if there is no file and no directory of that name."""
+    try:
+        return not path.exists()
+    except (OSError, ValueError):  # No file can have such a name.
+        return True
+
+
+def _names_beside(path: Path) -> list[str]:
+    """The names in a path's folder; none where the folder cannot be read."""
+    try:
+        return [other.name for other in path.parent.iterdir()]
+    except (OSError, ValueError):
+        return []
 
 
 def _open_module(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Opened:

@@ -9,6 +9,7 @@ tell from one another, and that is followed back from the readers to whatever th
     sigmoid, tanh  flat beyond 16 and 8
     x + y          x below low - highest y, as the sum is then below low
     x * constant   x below low / constant
+    min(x, y)      x above the highest y, as the result is then y; max(x, y) in the same way
     views, choices, maxima, casts        the result's own bounds
 
 A value's bounds hold for all that read it: the loosest count. What the host reads of its own values
@@ -117,7 +118,8 @@ def maskable(network: NetworkOp, weights: WeightSource | None = None) -> set[SSA
 
 
 def masks_given(network: NetworkOp) -> dict[SSAValue, bool]:
-    """Inputs of the network that may be masks: they are added to what softmax reads.
+    """Inputs of the network that may be masks: they are added to what softmax reads, or masks are
+    computed of them and added or subtracted.
 
     True for those of which the mask is computed, as ``(1 - input) * -1e4`` is of zeros and ones;
     False for those that are added as they are.
@@ -129,6 +131,12 @@ def masks_given(network: NetworkOp) -> dict[SSAValue, bool]:
         if isinstance(op, Operation) and op.operation == "add"
         for value in op.inputs
         if value in low
+    ]
+    left += [
+        (op.inputs[1], "scaled")
+        for op in network.walk()
+        if isinstance(op, Operation) and op.operation == "sub" and op.result in low
+        if not any(isinstance(outer.get(v, v).owner, WeightOp) for v in op.inputs)
     ]
     ways: dict[SSAValue, str] = {}
     while left:
@@ -220,6 +228,12 @@ def _back(
         return FLAT[name]
     if within == UNBOUNDED:
         return UNBOUNDED
+    if name in ("max", "min") and is_real(op.result):
+        # What loses against all that was seen of the other one; twice, as it may go beyond that.
+        least, most = seen(op.inputs[1 - index])
+        if name == "max":
+            return max(low, min(2 * min(least, 0.0), high)), high
+        return low, min(high, max(2 * max(most, 0.0), low))
     if name in PASSING or (name == "select" and index):
         return within if is_real(op.inputs[index]) and is_real(op.result) else UNBOUNDED
     if name == "neg":

@@ -73,14 +73,20 @@ def _divide(arrays: Sequence[Array], _: Attributes) -> Array:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return x / y
     with np.errstate(all="ignore"):
-        return np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
+        # Towards zero. The least integer has no magnitude of its own type.
+        return (x - np.fmod(x, y)) // y
 
 
 def _power(arrays: Sequence[Array], _: Attributes) -> Array:
     x, y = arrays
     with np.errstate(all="ignore"):
         if x.dtype.kind not in "iu":
-            return np.power(x, y)
+            result = np.power(x, y)
+            if not (half := y == 0.5).any():
+                return result
+            # NumPy takes the root if the exponent is one number: of -0 and minus infinity another.
+            root = np.where(np.isneginf(x), np.inf, np.abs(result)).astype(result.dtype)
+            return np.where(half, root, result)
         # NumPy refuses negative exponents of integers.
         sign = np.where((x == 1) | (x + 1 == 0), np.where(y & 1, x, 1), 0)
         return np.where(y < 0, sign, np.power(x, np.maximum(y, 0))).astype(x.dtype)

@@ -45,6 +45,12 @@ however much the model magnifies roundings."""
 MAGNIFIED = 4.0
 """The allowed ratio of an output's error to the errors of runs with randomly rounded operands."""
 
+ADVICE = (
+    "    one range holds for a whole tensor: calibrate with real samples (--calibration), then\n"
+    "    let tilewright diff name the layer that differs"
+)
+"""What helps where outputs of one scale for a tensor are beyond the bound."""
+
 TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
 """Operations that fixed point computes by tables."""
 
@@ -104,6 +110,8 @@ class ModelCheck:
         lines.append(f"    {head}")
         for text, row in zip(rows, self.outputs, strict=True):
             lines.append(f"    {text}{_counted(row)}{'' if row.passed else '  <'}")
+        if not PRECISIONS[self.element].relative:
+            lines.append(ADVICE)
         return "\n".join(lines)
 
 

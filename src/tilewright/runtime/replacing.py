@@ -22,7 +22,18 @@ class replacing:
         self.target = target
         self._work: Path | None = None
 
-    def __enter__(self) -> Path:
+    def refuse_early(self) -> None:
+        """Refuse before any work a place that could not be written after it; changes nothing."""
+        self._refuse_others()
+        folder = next(parent for parent in self.target.absolute().parents if parent.exists())
+        try:
+            with tempfile.TemporaryDirectory(prefix=".", dir=folder):
+                pass
+        except OSError as error:
+            raise TilewrightError(problem_of(error, "output-failed", str(self.target))) from error
+
+    def _refuse_others(self) -> None:
+        """Refuse what is neither a package nor an empty directory."""
         target = self.target
         if target.exists() or target.is_symlink():
             is_directory = target.is_dir() and not target.is_symlink()
@@ -31,6 +42,10 @@ class replacing:
                     "output-exists", "exists and is no package", str(target),
                     "name another directory",
                 )  # fmt: skip
+
+    def __enter__(self) -> Path:
+        self._refuse_others()
+        target = self.target
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             self._work = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from tilewright.planning.space.mesh import Mesh
 
 
+EXAMPLES = "examples/machines"
+"""Where the repository has machine files, for those who work in it."""
+
 _FOLDER = re.compile("[a-z][a-z0-9-]{0,99}")
 
 
@@ -336,12 +339,27 @@ def _own_target(name: str) -> Target | None:
     return entry if isinstance(entry, Target) and entry.name == name else None
 
 
+def _unknown_target(name: str, known: Sequence[str]) -> TilewrightError:
+    """Say what a name is that no target has: a directory, or a machine's file in the examples."""
+    ends, path = "the name of a machine's file ends in .toml", Path(name)
+    try:
+        directory = path.is_dir() and name not in ("", ".", "..")
+        example = path.name == name and Path(EXAMPLES, f"{name}.toml").is_file()
+    except OSError:  # Too long for a file's name.
+        directory = example = False
+    if directory:
+        reason = f"no target {name!r}, which is a directory"
+        return refuse("target-unknown", reason, help=f"{ends}; {choose(name, known)}")
+    near = f"did you mean {EXAMPLES}/{name}.toml?" if example else f"{choose(name, known)}; {ends}"
+    return refuse("target-unknown", f"no target {name!r}", help=near)
+
+
 def _installed_target(name: str) -> Target:
     from tilewright.system.choices import target_points
 
     points = target_points()
     if name not in points:
-        raise refuse("target-unknown", f"no target {name!r}", help=choose(name, sorted(points)))
+        raise _unknown_target(name, sorted(points))
     try:
         entry: Any = points[name].load()
     except (ImportError, AttributeError) as error:

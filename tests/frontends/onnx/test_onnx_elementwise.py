@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from onnx import helper
+from onnxruntime import InferenceSession
 
 from tests.frontends.onnx.onnx_models import check, feeds_of, model_of, noise, single
 from tilewright.errors import TilewrightError
@@ -123,6 +124,26 @@ def test_binary_with_a_constant_first(operator):
 def test_pow():
     model = single("Pow", [(2, 3), scalar(1.5)])
     check(model, feeds_of(model, low=0.1, high=3))
+
+
+def test_the_power_of_a_half():
+    """A root where the operand is known to be no less than zero; else minus infinity has one."""
+    model = single("Pow", [(6,), scalar(0.5)])
+    assert "graph.pow" in names_of(model)
+    feeds = {"x0": np.array([-np.inf, -0.0, 0.25, np.inf, np.nan, -1], np.float32)}
+    imported = import_onnx(model)
+    (found,) = interpret(imported.module, imported.weights, feeds).values()
+    (expected,) = InferenceSession(model.SerializeToString()).run(None, feeds)
+    np.testing.assert_array_equal(found, expected)
+    nodes = [
+        helper.make_node("Mul", ["x", "x"], ["squares"]),
+        helper.make_node("Add", ["squares", "least"], ["sum"]),
+        helper.make_node("Pow", ["sum", "half"], ["y"]),
+    ]
+    constants = {"least": np.array(1e-5, np.float32), "half": np.array(0.5, np.float32)}
+    model = model_of(nodes, {"x": (2, 3)}, ["y"], constants)
+    check(model)
+    assert "graph.sqrt" in names_of(model)
 
 
 @pytest.mark.parametrize("operator", ["Sum", "Max", "Min", "Mean"])

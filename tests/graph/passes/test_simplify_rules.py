@@ -468,3 +468,42 @@ def test_attention_of_three_axes(turned: bool, mask: tuple[int, ...]) -> None:
     ops = after(net, net.op("matmul", weights, net.inputs["v"]), machine=CPU)
     assert names(ops)[-2:] == ["attention", "reshape"]
     assert "transpose" not in names(ops)
+
+
+def spelled_softmax(net: Builder, axis: int, *, keep: bool, of: str = "x") -> list[SSAValue]:
+    """A softmax along an axis, and what it divides."""
+    x = net.inputs["x"]
+    kept = tuple(1 if number == axis else extent for number, extent in enumerate((2, 5, 6)))
+
+    def reduced(name: str, value: SSAValue) -> SSAValue:
+        result = net.op(name, value, axes=(axis,), keep_dims=keep)
+        return result if keep else net.op("reshape", result, shape=kept)
+
+    e = net.op("exp", net.op("sub", net.inputs[of], reduced("reduce_max", x)))
+    return [net.op("div", e, reduced("reduce_sum", e)), e]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_softmax_in_parts(axis: int, keep: bool) -> None:
+    net = Builder(x=(2, 5, 6))
+    (softmax,) = after(net, spelled_softmax(net, axis, keep=keep)[0])
+    assert (softmax.operation, softmax.integer("axis", -3, 2) % 3) == ("softmax", axis)
+
+
+def test_parts_of_a_softmax_stay_where_they_mean_something_else() -> None:
+    net = Builder(x=(2, 5, 6))
+    ops = after(net, *spelled_softmax(net, 2, keep=True))
+    assert "softmax" not in names(ops), "the exponentials are read elsewhere"
+    net = Builder(x=(2, 5, 6), z=(2, 5, 6))
+    ops = after(net, spelled_softmax(net, 2, keep=True, of="z")[0])
+    assert "softmax" not in names(ops), "the maximum is another value's"
+
+
+def test_powers_of_a_half_are_roots_where_there_are_no_infinities() -> None:
+    half = np.array(0.5, np.float32)
+    for machine, left in ((PLAIN, "pow"), (SMALL, "sqrt")):
+        net = Builder(x=(2, 5, 6))
+        x = net.op("abs", net.inputs["x"])
+        ops = after(net, net.op("pow", x, net.constant(half)), machine=machine)
+        assert names(ops) == ["abs", left]

@@ -47,6 +47,16 @@ def test_arrays_keep_the_elements_of_the_inputs() -> None:
     assert samples[0]["x"].shape == (2, 3) and samples[0]["x"].dtype == np.float32
 
 
+def test_numbers_are_calibrated_by_a_row_of_them() -> None:
+    samples = list(samples_of(network(x=((), np.float32)), {"x": np.array([1.0, 2.5])}))
+    assert [(s["x"].shape, s["x"].dtype, float(s["x"])) for s in samples] == [
+        ((), np.float32, 1.0),
+        ((), np.float32, 2.5),
+    ]
+    with pytest.raises(TilewrightError, match="has shape"):
+        samples_of(network(x=((), np.float32)), {"x": np.array(1.0)})
+
+
 @pytest.mark.parametrize(
     ("arrays", "why"),
     [

@@ -234,6 +234,24 @@ def test_integers_of_few_channels_become_numbers_for_a_convolution_of_floats(
     np.testing.assert_allclose(network.outputs({"x": x})["y"], expected, atol=0.05)
 
 
+@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
+@pytest.mark.parametrize("size", [128, 192])
+def test_steps_on_halves_behind_steps_on_floats_stay_in_their_tile(
+    size: int, target: str, tmp_path: Path
+) -> None:
+    """A repeat of floats has 64 elements, one of halves 128, half of which nobody loaded."""
+    x = np.random.default_rng(10).normal(0, 3, size).astype(np.float16).astype(np.float32)
+    nodes = [
+        helper.make_node("HardSwish", ["x"], ["a"]),
+        helper.make_node("Clip", ["a", "low", "high"], ["y"]),
+    ]
+    bounds = {"low": np.float32(-0.25), "high": np.float32(2)}
+    network = compiled(tmp_path, nodes, {"x": x}, {"y": (np.float32, x.shape)}, bounds, target)
+    assert not network.host
+    expected = np.clip(x * np.clip(x / 6 + 0.5, 0, 1), -0.25, 2)
+    np.testing.assert_allclose(network.outputs({"x": x})["y"], expected, atol=2e-3)
+
+
 @pytest.mark.slow
 def test_padded_planes_larger_than_ub(tmp_path: Path) -> None:
     """ResNet's first pool: a plane is more than UB holds."""

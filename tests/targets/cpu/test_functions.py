@@ -76,3 +76,21 @@ def test_the_power_of_local_response_normalisation() -> None:
     exact = values * (1 + values**2) ** -0.75
     found = m.run()["out0"]
     assert (np.abs(found - exact) <= 6 * np.spacing(np.abs(exact).astype(np.float32))).all()
+
+
+@pytest.mark.parametrize("exponent", [0.5, 1.5])
+def test_powers_of_halves(exponent: float) -> None:
+    """As the C library's: the power 1/2 of minus infinity is infinite, that of -0 is 0."""
+    m = Maker()
+    x = m.input((len(GRID) + len(_SPECIAL),))
+    m.inputs["in0"] = np.concatenate([GRID, _SPECIAL])
+    y = m.input(())
+    m.inputs["in1"] = np.array(exponent, np.float32)
+    m.finish(m.kernel([(BY_NAME["pow"], [x, y], {})]))
+    found = m.run()["out0"]
+    # Python's follows the C library's, but refuses what has no result.
+    expected = np.array(
+        [math.nan if -math.inf < v < 0 else math.pow(v, exponent) for v in m.inputs["in0"].tolist()]
+    )
+    np.testing.assert_allclose(found, expected, rtol=3e-7, atol=1e-45)
+    assert not np.signbit(found[expected == 0]).any()

@@ -307,3 +307,18 @@ class Runner(ABC):
                     "input-dtype", f"has dtype {dtype}, the model takes {info.dtype}", name,
                     f"convert it: array.astype({info.dtype!r})",
                 )  # fmt: skip
+
+
+def need_functions(files: Sequence[Path]) -> None:
+    """Refuse (``option-functions``) what cannot be the C of a machine's functions: names of no
+    files, headers alone, and two files of one name."""
+    for file in files:
+        if not file.is_file() or file.suffix not in (".c", ".h"):
+            raise refuse(
+                "option-functions", "is no C file and no header", str(file), "driver.c driver.h"
+            )
+    if not any(file.suffix == ".c" for file in files):
+        raise refuse("option-functions", "there are headers alone", help="name a C file, too")
+    names = [file.name for file in files]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise refuse("option-functions", f"two files are called {twice[0]}", help="rename one")

@@ -32,7 +32,9 @@ class JoinGroups(ModulePass):
     takes as long for part of one as for all of it, so up to a block the zeros cost nothing. Where
     no number of groups is whole blocks, all become one. Done for constant weights, on machines with
     a primitive for the convolution whose ``blocks`` name its channels. Depthwise convolutions have
-    primitives of their own (``depthwise_conv``).
+    primitives of their own (``depthwise_conv``). An infinite input times these zeros is NaN, in
+    groups that it is no input of, too (docs/faq.md): leaving such layers to the host would take
+    thousands of times as long.
     """
 
     name = "join-groups"

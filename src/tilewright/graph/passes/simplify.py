@@ -33,8 +33,9 @@ class Simplify(ModulePass):
     flattened image becomes a convolution where the machine keeps images in an order of its own; a
     transposed convolution becomes one for each phase where machines write pixels at a distance;
     what exporters spell out (GELU, layer normalisation, attention, channel shuffles) is put
-    together for machines that compute it at once. A network that has its numbers is left alone:
-    its constants are no real numbers any more. ``rounds`` bounds the work on hostile input.
+    together for machines that compute it at once, and softmax for all. A network that has its
+    numbers is left alone: its constants are no real numbers any more. ``rounds`` bounds the work on
+    hostile input.
     """
 
     name = "simplify"

@@ -98,9 +98,8 @@ def _split(network: NetworkOp, given: Mapping[str, Array]) -> SampleStream:
         if name not in given:
             raise refuse("calibration-input", f"no calibration data for input {name!r}")
         array = given[name]
-        if array.shape[1:] not in (shape, shape[1:]) or (
-            array.shape[1:] == shape[1:] and shape[:1] != (1,)
-        ):
+        batch = shape[:1] == (1,) and array.shape[1:] == shape[1:]
+        if array.ndim == 0 or not (batch or array.shape[1:] == shape):
             raise refuse(
                 "calibration-input",
                 f"calibration data for {name!r} has shape {list(array.shape)}",

@@ -19,7 +19,12 @@
     INLINE T leaky_relu_##S(T a, T slope) { return a < 0 ? a * slope : a; }                       \
     INLINE T prelu_##S(T a, T slope) { return a < 0 ? a * slope : a; }                            \
     /* FUNCTIONS: as numerics/operators.py defines them */                                        \
-    INLINE T pow_##S(T a, T b) { return F(pow)(a, b); }                                           \
+    INLINE T pow_##S(T a, T b)                                                                    \
+    {                                                                                             \
+        if (b == (T)0.5)                                                                          \
+            return a == -INFINITY ? INFINITY : F(fabs)(F(sqrt)(a));                               \
+        return F(pow)(a, b);                                                                      \
+    }                                                                                             \
     INLINE T fmod_##S(T a, T b) { return F(fmod)(a, b); }                                         \
     INLINE T mod_##S(T a, T b)                                                                    \
     {                                                                                             \

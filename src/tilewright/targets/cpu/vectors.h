@@ -365,7 +365,14 @@ TO_INTEGERS(round_v, 8, rintf)
         return r;                               \
     }
 
-EACH_PAIR(pow_v, powf)
+EACH_PAIR(any_pow_v, powf)
+/* The power 1/2 is the root, but that of -0 is 0, and that of minus infinity is infinite. */
+INLINE vec pow_v(vec a, vec b)
+{
+    if (any_odd(choose(b == splat(0.5f), splat(0.0f), splat(INFINITY))))
+        return any_pow_v(a, b);
+    return choose(a == splat(-INFINITY), splat(INFINITY), abs_v(sqrt_v(a)));
+}
 EACH_PAIR(fmod_v, fmodf)
 EACH_PAIR(mod_v, mod_s)
 

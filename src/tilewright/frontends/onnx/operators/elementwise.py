@@ -8,6 +8,8 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Map, Value
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, type_name
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operation import Operation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -141,8 +143,8 @@ def power(at: Lowering) -> Value:
             return x
         if number == 2:
             return at.emit("mul", x, x)
-        if number == 0.5 and at.dtype(0).kind == "f":
-            return at.emit("sqrt", x)
+        if number == 0.5 and at.dtype(0).kind == "f" and _is_no_less_than_zero(at, x, 8):
+            return at.emit("sqrt", x)  # Else it is 0 for -0, and infinite for minus infinity.
     if at.dtype(0).kind == at.dtype(1).kind == "f":
         wide = at.dtype(0)
     elif at.dtype(0).kind == "f":
@@ -152,6 +154,21 @@ def power(at: Lowering) -> Value:
         wide = np.dtype(np.float64 if at.dtype(1).kind == "f" else np.int64)
     result = at.emit("pow", at.cast(x, wide), at.cast(at.tensor(1), wide))
     return at.cast(result, at.dtype(0))
+
+
+def _is_no_less_than_zero(at: Lowering, x: SSAValue, depth: int) -> bool:
+    """Return True if a value is above zero, +0 or NaN, as means of squares are; ``depth`` bounds
+    the operations that are looked through."""
+    op = x.owner
+    if isinstance(op, WeightOp):
+        return not np.signbit(at.network.weights.get(op.symbol.data)).any()
+    if not isinstance(op, Operation) or not depth:
+        return False
+    name, inputs = op.operation, op.inputs
+    if name in ("exp", "abs", "sigmoid", "softmax") or (name == "mul" and inputs[0] is inputs[1]):
+        return True
+    through = ("add", "mul", "div", "reduce_sum", "reduce_mean", "reshape", "transpose", "cast")
+    return name in through and all(_is_no_less_than_zero(at, v, depth - 1) for v in inputs)
 
 
 def mod(at: Lowering) -> Value:

@@ -40,6 +40,13 @@ def recognise_silu(op: Operation, at: Rewriter) -> bool:
     return False
 
 
+def root_of_power(op: Operation, at: Rewriter) -> bool:
+    """x ** 0.5: sqrt(x), where the machine's numbers know neither infinities nor -0."""
+    if at.machine.number.kind == "float" or _number(op.inputs[1], at) != 0.5:
+        return False
+    return at.replace(at.make("sqrt", op.inputs[0]))
+
+
 def _factors(op: Operation) -> list[SSAValue]:
     """List the factors of a product, through inner products that nothing else reads."""
     factors: list[SSAValue] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import Rewriter, only_user, producer
+from tilewright.graph.passes.editing import Rewriter, only_user, producer, users
 from tilewright.ir import SSAValue, f32
 from tilewright.ir.types import shape_of, tensor_type
 
@@ -51,6 +51,34 @@ def scale_layer_norm(op: Operation, at: Rewriter) -> bool:
         operands.append(of_norm.weight(row, f".{op.operation}"))
         return at.replace(of_norm.make("layer_norm", *operands, **norm.values))
     return False
+
+
+def recognise_softmax(op: Operation, at: Rewriter) -> bool:
+    """e / sum(e) along an axis, with e = exp(x - max(x)), which nothing else reads: softmax(x)."""
+    grown = producer(op.inputs[0], "exp")
+    less = producer(grown.inputs[0], "sub") if grown is not None else None
+    if grown is None or less is None or only_user(less.result) is not grown:
+        return False
+    x, total = less.inputs[0], _reduced(op.inputs[1], "reduce_sum")
+    most = _reduced(less.inputs[1], "reduce_max")
+    if most is None or most[0] is not x or total is None or total != (grown.result, most[1]):
+        return False
+    if len(users(grown.result)) != 2:  # The sum, and the quotient.
+        return False
+    return at.replace(at.make("softmax", x, axis=most[1]))
+
+
+def _reduced(value: SSAValue, name: str) -> tuple[SSAValue, int] | None:
+    """x and its axis, when a value is a reduction along one axis, which it keeps."""
+    view = producer(value, "reshape")
+    reduction = producer(value if view is None else view.inputs[0], name)
+    if reduction is None or len(axes := reduction.integers("axes")) != 1:
+        return None
+    x = reduction.inputs[0]
+    shape = shape_of(x)
+    axis = axes[0] % len(shape)
+    kept = (*shape[:axis], 1, *shape[axis + 1 :])
+    return (x, axis) if shape_of(value) == kept else None
 
 
 def _mean(value: SSAValue) -> SSAValue | None:

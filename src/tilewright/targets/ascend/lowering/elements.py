@@ -237,6 +237,9 @@ class Elements(Tiled):
                 return statements(start, repeats, lanes)
 
             body += pieces(piece, size // lanes, most // lanes, "part", limit)
+            if any(max(WIDTHS[self._kind(n)] for n in _names(s)) < widest for s in self.steps):
+                # A repeat of narrower elements has more of them, those of the next repeat.
+                body = [isa.mask_of(isa.LANES, lanes), *body, ALL]
         rests = {each % lanes for each in sizes}
 
         def last(sizes: tuple[int, ...]) -> list[Statement]:

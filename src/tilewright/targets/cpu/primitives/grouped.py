@@ -1,7 +1,8 @@
 """Grouped convolution where groups do not fill whole vectors of channels.
 
 Vectors of output channels are those of the layout, so one may belong to two groups or more: each
-group's inputs are then multiplied with weights of which the other groups' lanes are cleared.
+group's inputs are then multiplied with all lanes' weights, and behind the group the other groups'
+lanes are set back to what they were. Weights of zero there would make NaN of an infinite input.
 """
 
 from __future__ import annotations
@@ -75,8 +76,11 @@ class _Groups:
         """Write the loops, block by block of each group's input channels."""
         lanes = self.instance.lanes
         window, across, taps = window_of(tile, x, w, columns, rows)
+        several = len(self.groups) > 1
+        if several:
+            writer.line(f"{tile.lane_type} kept[{tile.rows * tile.columns}];")
+            writer.line(f"{tile.loops()} kept[{tile.point}] = a[{tile.point}][0];")
         for number, group in enumerate(self.groups):
-            tile = replace(tile, mask=self._write_mask(writer, number, group))
             channel, end = group * self.depth, (group + 1) * self.depth
             while channel < end:
                 size = min(self._block(channel) + lanes, end) - channel
@@ -89,6 +93,8 @@ class _Groups:
                         taken = part.size, part.skip
                         write_loops(writer, tile, w, before, taps, across, [loop], pointers, *taken)
                 channel += size
+            if several:
+                self._write_choice(writer, tile, number, group)
 
     def _steps(
         self, tile: Tile, x: Address, w: Address, group: int, channel: int, size: int
@@ -121,13 +127,13 @@ class _Groups:
                 yield Loop("i", 1, 0, 0), _Part(done, number * step, taken, skip)
                 done += taken
 
-    def _write_mask(self, writer: Writer, number: int, group: int) -> str:
-        """Write the mask of a group's lanes; returns its name, "" if all are the group's."""
-        if len(self.groups) == 1:
-            return ""
+    def _write_choice(self, writer: Writer, tile: Tile, number: int, group: int) -> None:
+        """Keep what a group's lanes have added up, and set the others back."""
         lanes = [
             -1 if (self.start + lane) // self.per_group == group else 0
             for lane in range(self.instance.lanes)
         ]
         writer.line(f"const mask own{number} = {{{', '.join(map(str, lanes))}}};")
-        return f"own{number}"
+        with writer.block(tile.loops()):
+            chosen = f"choose(own{number}, (vec)a[{tile.point}][0], (vec)kept[{tile.point}])"
+            writer.line(f"a[{tile.point}][0] = kept[{tile.point}] = ({tile.lane_type}){chosen};")

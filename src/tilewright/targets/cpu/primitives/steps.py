@@ -64,8 +64,6 @@ class Tile:
     instance: Instance
     row: str
     column: str
-    mask: str = ""
-    """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
     ahead: Ahead | None = None
     """What each step asks for of the next weights."""
 
@@ -213,8 +211,6 @@ def write_step(
             value = f"{word.weights}({plus(pointers[1], position)})"
         else:
             value = weights_at(instance, w, position, tile.lanes(v), pointers[1])
-        if tile.mask:
-            value = f"({'vec' if word is None else 'ivec'})((mask){value} & {tile.mask})"
         kind = "vec" if word is None else "ivec"
         writer.line(f"{'' if pinned else 'const '}{kind} w{v} = {value};")
         if pinned:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.host.library import library_of, load_library
 from tilewright.codegen.program.files import KernelRow
+from tilewright.codegen.program.interface import need_functions
 from tilewright.errors import refuse
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
@@ -35,16 +36,7 @@ class CRunner(InstructionRunner):
 
     def use_functions(self, files: Sequence[Path]) -> None:
         """Build the kernels with the user's functions: each file is C or a header."""
-        for file in files:
-            if not file.is_file() or file.suffix not in (".c", ".h"):
-                raise refuse(
-                    "option-functions", "is no C file and no header", str(file), "driver.c driver.h"
-                )
-        if not any(file.suffix == ".c" for file in files):
-            raise refuse("option-functions", "there are headers alone", help="name a C file, too")
-        names = [file.name for file in files]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise refuse("option-functions", f"two files are called {twice[0]}", help="rename one")
+        need_functions(files)
         self.functions = tuple(files)
         self._library = None
         for loop in self.loops.values():
