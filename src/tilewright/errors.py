@@ -106,7 +106,7 @@ def refusals_of(symbol: str) -> Generator[None]:
 
 @dataclass
 class Refusals:
-    """The kernels that one run of a station refuses: it goes on behind each, to find them all.
+    """The kernels that one run of a stage refuses: it goes on after each, to find them all.
 
     Each return to the formed network costs the whole road, so that one return has to do.
     """
@@ -115,7 +115,7 @@ class Refusals:
 
     @contextmanager
     def of(self, symbol: str) -> Generator[None]:
-        """Keep a refusal inside, as that of a kernel, and go on behind it."""
+        """Keep a refusal inside, as that of a kernel, and go on."""
         try:
             with refusals_of(symbol):
                 yield

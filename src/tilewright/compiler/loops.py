@@ -274,7 +274,7 @@ class EveryKernel:
     """The compilation of the network that it is a kernel of."""
     compiled: CompiledKernel
     name: str
-    """Its symbol; of a body's, behind the loop's name and a dot."""
+    """The kernel's symbol; in a loop's body, after the loop's name and a dot."""
     rounds: int
     """How often it runs."""
 

@@ -65,7 +65,7 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def of(cls, bits: int, fraction: int) -> FixedType:
-        """The type of ``bits`` bits, ``fraction`` of them behind the binary point."""
+        """The type of ``bits`` bits, ``fraction`` of them after the binary point."""
         return cls(IntAttr(bits), IntAttr(fraction))
 
 

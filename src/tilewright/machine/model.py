@@ -316,7 +316,7 @@ class Machine(_Part):
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     temporary_space: bool = False
-    """True if the temporaries of one layer lie behind all tensors between layers, in a space that
+    """True if the temporaries of one layer lie after all tensors between layers, in a space that
     layers share, and not among them (plan-memory)."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)

@@ -210,7 +210,8 @@ class _Fates:
         for op in operations_of(imported):
             self.origin.setdefault(op.node_name, []).append(op)
         self.places: dict[KernelOp, tuple[str, CompilationState]] = {}
-        """The name of each kernel, behind that of the loop that it is in, and its compilation."""
+        """The name of each kernel, after the name of the loop around it if any, and its
+        compilation."""
         self._enter_all(state, "")
 
     def _enter_all(self, state: CompilationState, before: str) -> None:

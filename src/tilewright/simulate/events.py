@@ -58,7 +58,7 @@ class Matched:
     unused: Ints
     """Signals without a wait."""
     again: Ints
-    """Signals that come ``depth`` or more behind one of the same id that a wait takes."""
+    """Signals that come at least ``depth`` signals after one of the same id that a wait takes."""
     taken: Ints
     """For each of these, the wait that must be over before it."""
 

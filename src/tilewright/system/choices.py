@@ -1,5 +1,5 @@
-"""Values that options offer, apart from the code behind them: ``--help`` lists them and imports
-nothing."""
+"""Values that options offer, apart from the code that implements them: ``--help`` lists them and
+imports nothing."""
 
 from __future__ import annotations
 

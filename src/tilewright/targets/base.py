@@ -309,7 +309,7 @@ class WordTarget(Target):
 
 
 def sources_text(directory: Path, *patterns: str) -> str:
-    """The C files of a program, one behind the other, each under its name."""
+    """The C files of a program, one after another, each under its name."""
     paths = [path for pattern in patterns for path in sorted(directory.glob(pattern))]
     return "\n".join(
         f"/* {path.relative_to(directory).as_posix()} */\n{path.read_text()}" for path in paths

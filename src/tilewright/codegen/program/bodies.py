@@ -1,8 +1,8 @@
 """Where the bodies of a network's loops have their arenas, in packages that hold them in their own.
 
 A loop's body is a network with arenas of its own (compiler/loops.py). In a package of C that runs
-loops itself they lie in the package's: its weights behind those of the network around, what it
-works in behind the network's, too. Loops run one after another, so that all bodies of a network
+loops itself they lie in the package's: its weights after those of the network around, what it
+works in after the network's, too. Loops run one after another, so that all bodies of a network
 share that room.
 """
 

@@ -43,7 +43,8 @@ def loop_in(op: AnyOperation) -> LoopOp | None:
 
 
 def loop_operands(kernel: KernelOp, loop: LoopOp) -> list[SSAValue]:
-    """The network's values behind a loop's operands, of which the kernel lists equal ones once."""
+    """The network's values that a loop reads as its operands, of which the kernel lists equal ones
+    once."""
     outside = kernel.outside
     return [outside[value] for value in loop.inputs]
 

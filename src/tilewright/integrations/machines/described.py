@@ -110,7 +110,7 @@ def _paths(hardware: Hardware) -> dict[str, list[Level]]:
     levels = hardware.levels
     alone = len(levels) > 0 and all(x.inside for x in levels[1:]) and levels[0].bytes is not None
     if alone and not all(any(o in x.holds for x in levels[1:]) for o in OPERANDS):
-        hardware.lost.append(f"no memory is behind {levels[0].name}: one as fast is added")
+        hardware.lost.append(f"no memory lies beyond {levels[0].name}: one as fast is added")
         name = identifier("main", {level.name for level in levels})
         levels.insert(0, Level(name, None, OPERANDS, False, levels[0].read, levels[0].write))
     if not levels or levels[0].holds != OPERANDS:

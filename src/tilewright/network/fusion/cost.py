@@ -96,7 +96,7 @@ class CostOracle:
     def fastest(self, kernel: KernelOp, plain: Kernel) -> float:
         """Cycles of a kernel by the fastest of the methods that it may be computed by."""
         forms = None
-        # Each method can have maps behind it, and what else there is has been given its method.
+        # Each method can have maps after it; the other operations have been given their method.
         if self.planner.timer is None and all(isinstance(op, MAPS) for op in kernel.operations[1:]):
             forms = passes_of(self.machine).kernels_by_method(kernel, self.machine)
         if forms is None:

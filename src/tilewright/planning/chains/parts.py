@@ -46,7 +46,7 @@ def in_blocks(amount: Ints, rows: Ints, block: int, room: Ints | int = 0) -> Par
     """Executions of so many rows each in parts of ``block`` rows, or of more where they are many.
 
     ``amount`` is that of whole blocks: a block takes its time whether it is full or not. A new one
-    begins behind the first ``room`` rows, where a circular buffer ends.
+    begins after the first ``room`` rows, where a circular buffer ends.
     """
     head = np.minimum(room, rows)[:, None]
     before, whole = -(-head // block), np.maximum(-(-rows // block), 1)[:, None]
@@ -136,7 +136,7 @@ class Filled:
         return self.turn - place % self.turn if self.turn else np.zeros_like(place)
 
     def ends(self, filling: Ints) -> Ints:
-        """The positions behind some fillings."""
+        """The end positions of the fillings with these numbers."""
         return (self.place + self.size)[filling]
 
 

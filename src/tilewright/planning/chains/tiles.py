@@ -49,7 +49,7 @@ class Span:
         return Span(self.loop, first, end - first)
 
     def further(self, rows: int) -> Span:
-        """With so many indices behind its end; what is empty remains so."""
+        """The span with ``rows`` more indices at its end; an empty span remains empty."""
         return Span(self.loop, self.start, self.size + rows * (self.size > 0))
 
     @property
@@ -183,7 +183,8 @@ class Tile:
         return Span(next(iter(loops), ""), start, size * full)
 
     def felt(self, number: int, kept: Kept) -> Kept:
-        """``kept``, if what is kept changes the tiles of a kernel: its own, or those behind it."""
+        """``kept``, if what is kept changes the tiles of a kernel: its own, or those of a later
+        kernel."""
         names = [unit.kernel.output.name for unit in self.units[number:]]
         return kept if any(slide.name in names for slide in kept) else ()
 

@@ -325,7 +325,7 @@ class Swatop:
         """Group and row of the best strategies, the best first: as many as are asked for, of those
         that differ in their tiles alone a quarter at most.
 
-        Behind them come the best of further cuts of the result, a quarter as many: what the model
+        After them come the best of further cuts of the result, a quarter as many: what the model
         leaves out, the curve of DMA, depends on what cores share.
         """
         every = np.concatenate(columns)

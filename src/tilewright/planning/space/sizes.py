@@ -26,7 +26,8 @@ EFFORTS = ((False, False), (True, False), (False, True), (True, True))
 tried; the preferred first."""
 
 FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
-"""Batch dims of a product behind its first: an instruction covers one batch dim, loops the rest."""
+"""Batch dims of a product after its first: an instruction covers one batch dim, loops cover the
+others."""
 
 
 def candidate_sizes(

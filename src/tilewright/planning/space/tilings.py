@@ -217,7 +217,7 @@ class Space:
         return plain * cost
 
     def further_latency(self, use: Use, grown: Mapping[str, Ints] | None = None) -> Floats:
-        """Column of the latencies behind the first of a box whose blocks move one by one.
+        """Column of the latencies after the first one of a box whose blocks move one by one.
 
         ``grown`` says how many tiles the box covers along a dim.
         """

@@ -312,7 +312,7 @@ def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, 
         # Tiles of rows of a matrix, as they become Nz or rows again.
         return {"r": LENGTH} if axis == len(shape) - 2 and "p" not in extents else {}
     if "r" in extents and kernel.anchor.operation in NORMAL:
-        # Tiles are whole; those behind the length are left out.
+        # Tiles are whole; those after the length are left out.
         if _in_nz(out):
             return {"r": LENGTH} if axis == len(shape) - 2 else {}
         alone = prod(shape[:axis]) == 1
@@ -328,7 +328,7 @@ def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, 
     else:
         return {}
     if extents["e"] == longest * inner:
-        # Whole repeats: what lies behind them is in the tensor, too.
+        # Whole repeats: what lies after them is in the tensor, too.
         size = (rows * inner + (LANES - 1)) // LANES * LANES
         return {"e": least(size, extents["e"])}
     if outer == 1 and "o" in extents and inner % extents["e"] == 0 == extents["e"] % LANES:

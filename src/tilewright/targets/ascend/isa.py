@@ -61,7 +61,7 @@ COPIES = {
 """Source and target memory -> the instruction and its pipe."""
 
 
-PARTS = "cut the layer's extents in parts (Split in front of it, Concat behind)"
+PARTS = "cut the layer's extents in parts (Split before it, Concat after it)"
 LAYER = "a layer of smaller windows, strides, dilations or padding"
 """The remedy where a number is too large for a field: an extent's, or the layer's own."""
 

@@ -96,7 +96,7 @@ class DaVinci:
     barrier_blocks: float
     """A ``mad`` into sums of fewer blocks needs a barrier after the one before on these sums."""
     memory: float = 0
-    """Bytes a cycle of main memory behind L2, for all cores; 0 where each has its own share."""
+    """Bytes per cycle of main memory behind L2, for all cores; 0 where each has its own share."""
     hit: float = 0
     """Bytes that one core loads of L2 in a cycle."""
     load_head: float = 0

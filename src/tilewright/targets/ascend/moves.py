@@ -104,7 +104,7 @@ def as_moves(kernel: Kernel) -> Kernel:
     _join(source, target)
     same = source.kind == "rows" and source.axes[-1].dim == target.axes[-1].dim
     if target.kind in ("image", "planes") and target.axes[-1].extent % CUBE and same:
-        # A copy of the one pixel would bring what lies behind its channels; a transpose adds zeros.
+        # A copy of the one pixel would bring what lies after its channels; a transpose adds zeros.
         source.axes.append(target.axes[-2])
     return _named(kernel, source, target)
 

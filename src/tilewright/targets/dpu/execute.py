@@ -24,7 +24,7 @@ Bytes = NDArray[np.int8]
 
 @dataclass
 class State:
-    """Banks of a core and the memories behind its base registers."""
+    """Banks of a core and the memories that its base registers point to."""
 
     core: Core
     registers: Mapping[int, Bytes]

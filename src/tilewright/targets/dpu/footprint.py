@@ -27,7 +27,7 @@ CONSTANT = 7
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes behind a base register: ``count`` runs of ``run`` bytes, ``stride`` apart."""
+    """Bytes addressed from a base register: ``count`` runs of ``run`` bytes, ``stride`` apart."""
 
     register: int
     address: int

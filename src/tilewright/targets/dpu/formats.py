@@ -47,7 +47,7 @@ MEANINGS = {
     "channel_offset": "channels at the end that count as 0",
     "const_en": "1: write const_value",
     "const_value": "a byte",
-    "ddr_addr": "byte behind the base register",
+    "ddr_addr": "byte from the base register on",
     "downsample_kernel_h": "not executed",
     "downsample_kernel_w": "not executed",
     "elew_type": "what is done to the operands",

@@ -33,7 +33,7 @@ from tilewright.targets.dpu.places import Rows
 from tilewright.targets.dpu.tokens import match
 
 REGISTER_STEP = 1 << 30
-"""Distance of base registers in the addresses of main memory: what lies behind two of them is
+"""Distance of base registers in the addresses of main memory: what two of them address is
 taken to be apart."""
 
 

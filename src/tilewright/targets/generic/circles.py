@@ -1,6 +1,6 @@
 """Rows that turn in a circular buffer: an operand's rows lie at places 0 to ``circle`` - 1.
 
-``turn`` is the place of the operand's first row; behind the last place comes the first one. With
+``turn`` is the place of the operand's first row; after the last place comes the first one. With
 ``circle`` 0 the rows follow one another, as those of every other buffer do.
 """
 

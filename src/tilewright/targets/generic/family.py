@@ -93,7 +93,7 @@ class Family(ABC):
 
     @abstractmethod
     def fields(self, machine: Machine, part: Any) -> tuple[Field, ...]:
-        """The fields behind opcode and waits, for one move or primitive of a machine."""
+        """The fields after opcode and waits, for one move or primitive of a machine."""
 
     @abstractmethod
     def execute(self, unit: Unit, part: Any, values: Values) -> None:

@@ -128,7 +128,7 @@ MOVING = ("transpose", "convert_layout")
 """The functions that exchange axes, and leave elements as they are."""
 
 STEPS = tuple(name for name in FUNCTIONS if name not in MOVING)
-"""The functions that may be steps behind an instruction's own: they leave elements in place."""
+"""The functions that may follow an instruction's own operation: they leave elements in place."""
 
 
 def wrap32(values: NDArray[Any]) -> NDArray[Any]:

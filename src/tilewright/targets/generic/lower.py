@@ -134,7 +134,7 @@ class KernelLowering(Commands):
     def _signalled(
         self, loads: list[Part], lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]
     ) -> list[Part]:
-        """The kernel behind a barrier, in order by its own signals."""
+        """The kernel after a barrier, in order by its own signals."""
         carried = Carried(self, self.whole.signalled)
         barrier = self.whole.instructions.by_mnemonic["barrier"]
         parts = [Part(barrier, {}, np.full(1, FIRST - 1, np.int64))] if self.whole.kernels else []

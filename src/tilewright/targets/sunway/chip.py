@@ -12,7 +12,7 @@ What public sources leave open, by name:
     (``swgemm_half``, ``swcandle_half``). Data are taken to be spread over the four memories, so
     that three quarters of the bytes are another's.
 ``spawn_cycles``
-    The 15,000 of one core group, and ``JOIN_CYCLES`` in which the four MPEs meet behind a layer.
+    The 15,000 of one core group, and ``JOIN_CYCLES`` in which the four MPEs meet after a layer.
 
 Plans begin with the plan for one core group. A layer is cut further along its batch, output
 channels or rows, whichever is predicted to take least; where none gains, or the first plan has no

@@ -156,7 +156,7 @@ class SunwayRunner(Runner):
             raise refuse("sunway-shim", said, str(self.manifest["name"]))
 
     def _show(self, folder: Path, inputs: Mapping[str, Array], watch: Watch) -> None:
-        """Give the arenas as they were behind each layer."""
+        """Give the arenas as they were after each layer."""
         weights = read_weights(self.directory / WEIGHTS_FILE, self.manifest["weight_bytes"])
         arenas = {WEIGHTS: weights, ACTIVATIONS: arena(self.manifest["activation_bytes"])}
         for port in self._inputs:

@@ -99,7 +99,7 @@ class SunwayTarget(Target):
 
 
 class ChipTarget(SunwayTarget):
-    """C for all four core groups: a thread of the MPEs for each, which meet behind every layer."""
+    """C for all four core groups: a thread of the MPEs for each, which meet after every layer."""
 
     name = "sunway-chip"
     description = "athread C for the four core groups of SW26010, run on the host through a shim"

@@ -144,7 +144,7 @@ def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias
     """Collect the masks that hide keys from queries, and the numbers that are added."""
     bias = _Bias(at, np.ones((1, 1), np.bool_))
     _take_mask(at, bias, total)
-    # How far a key lies behind the query that is as far from the first one.
+    # How many positions a key lies after the query of the same index.
     ahead = np.arange(total)[None] - np.arange(length)[:, None]
     limits: list[tuple[Array, int]] = [(ahead, 0)] if at.integer("is_causal") else []
     left, right = at.integer("left_window_size", -1), at.integer("right_window_size", -1)

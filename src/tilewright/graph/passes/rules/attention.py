@@ -71,7 +71,7 @@ def recognise_attention(op: Operation, at: Rewriter) -> bool:
 
 
 def _scores(value: SSAValue, user: Operation, at: Rewriter) -> _Scores | None:
-    """The scores behind a softmax."""
+    """The scores that a softmax normalises."""
     owner = value.owner
     if not isinstance(owner, Operation) or only_user(value) is not user:
         return None

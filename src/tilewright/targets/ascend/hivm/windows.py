@@ -46,7 +46,7 @@ class Reach:
     low: Value
     """The first of them in the image."""
     high: Value
-    """The first behind the image, or behind them."""
+    """The first index after those in the image, or after all of them."""
 
 
 class Windows:
@@ -101,7 +101,7 @@ class Windows:
         raise NotImplementedError
 
     def reach(self, spans: Spans, axis: int, extent: int, before: int = 0, after: int = 0) -> Reach:
-        """Along rows (0) or columns (1); ``before`` and ``behind`` count with the image."""
+        """Along rows (0) or columns (1); ``before`` and ``after`` count with the image."""
         stride, dilation = self.strides[axis], self.dilations[axis]
         results, taps = (spans[dim] for dim in (("oh", "kh"), ("ow", "kw"))[axis])
         first = results.start * stride + taps.start * dilation - self.pads[axis]

@@ -8,7 +8,7 @@ columns of a row (*spread*: a block for each row, whose elements are all alike),
 
 ``Vectors`` writes operations. A repeat is 64 or 128 elements of a row, or of each of several rows:
 what takes fewer instructions. The last elements of rows are computed under a mask, so nothing
-behind a row is touched. Between operations the mask is all ones.
+after a row is touched. Between operations the mask is all ones.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ ALL = isa.mask_of(128, 128)
 
 @dataclass
 class Vectors:
-    """Writes vector operations behind each other."""
+    """Writes vector operations one after another."""
 
     body: list[Statement] = field(default_factory=list[Statement])
     prefix: str = "v"

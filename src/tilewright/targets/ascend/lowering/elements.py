@@ -4,7 +4,7 @@ A tile is rows and columns (elements.py says which dims are these). Tiles of ele
 are computed in whole repeats, so many as the tile has; others by rows, of which the last columns
 come under a mask. Halves are computed on as floats where a function needs it, or a single number
 or a column is spread over blocks. Temporaries, and blocks of elements alike, lie in the bytes of UB
-that the primitive keeps free behind all tiles: a tile is computed in portions for which these have
+that the primitive keeps free after all tiles: a tile is computed in portions for which these have
 room.
 """
 
@@ -74,7 +74,7 @@ class Elements(Tiled):
         self.spread: list[str] = []
         """Operands of which each row has one element, spread over blocks."""
         self.room: dict[str, Buffer] = {}
-        """Buffers behind the tiles."""
+        """The buffers after the tiles, in UB."""
         for name, value in self.values.items():
             if name not in anchor.numbers and self.is_single(buffer_of(value)):
                 self.spread.append(name)
@@ -146,7 +146,7 @@ class Elements(Tiled):
         return name in self.spread or name in self.functions[0].numbers
 
     def _place(self) -> None:
-        """Give what is no tile its place behind the tiles, and fill blocks of elements alike."""
+        """Give what is no tile its place after the tiles, and fill blocks of elements alike."""
         first = self.first_free()
         fills = Vectors(prefix="k")
 

@@ -1,7 +1,7 @@
 """Reductions, from their tile programs: sums, products, largest and smallest elements.
 
 A tile has rows whose elements along their axis are folded, or rows of an axis that are folded
-element by element (elements.py). What is found so far waits behind all tiles, as floats: it is set
+element by element (elements.py). The folds so far wait after all tiles, as floats: it is set
 before the first tile of a reduction, and scaled, rounded and left to the store after the last.
 """
 

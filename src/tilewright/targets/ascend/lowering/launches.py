@@ -33,7 +33,7 @@ METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
 """How matrices become Nz, or rows again (lowering/moved.py)."""
 
 SLACK = 32
-"""Bytes behind a tensor that kernels may touch."""
+"""Bytes after a tensor that kernels may touch."""
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
@@ -131,7 +131,7 @@ class Launches:
     numbers: Mapping[str, int]
     """The places of operands among the values that the kernel is given."""
     free: frozenset[str] = frozenset()
-    """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
+    """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies after
     them is of no value, and may be computed or not."""
     ends: Mapping[str, Count] = field(default_factory=dict[str, Count])
     """Of the dims of an elementwise kernel, how many indices a launch has (elements.py)."""

@@ -99,12 +99,12 @@ class Moved(Tiled):
     @property
     def _is_exact(self) -> bool:
         """True if rows are no whole blocks, but the last block of a tile ends with the row: nothing
-        is written behind it."""
+        is written after it."""
         return self.turned and self.width == 2 and self.program.extents.get("w", 0) >= CUBE
 
     def ended(self, spans: Spans) -> Spans:
         """The spans of a tile of rows that are no whole blocks. The last part of an exact one has a
-        block at least. Others come from the last to the first: what is written behind a row the
+        block at least. Others come from the last to the first: what is written after a row the
         first part of the next overwrites."""
         whole = self.program.extents.get("w", 0)
         if not whole or (step := spans["w"].most) == whole:
@@ -232,7 +232,7 @@ class Blocks(Moved):
         self.back = bool(layout_of(self.buffer("x").tensor_op.result))
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
-        """Bytes of a tile, with those between two transposes behind that of the source."""
+        """Bytes of a tile, with those between two transposes after that of the source."""
         rows, columns = self.tile_of(op, spans)
         between = 2 if op is self.buffer("x") and self.method in ("naive", "improved") else 1
         return rows.most * self.pitch_of(op, columns) * between
@@ -357,7 +357,7 @@ class LookedUp(Moved):
 class Padded(Moved):
     """The forms of a padding with a number: runs of it around those of the source.
 
-    Runs are stored in ascending order: what is written behind one the next overwrites."""
+    Runs are stored in ascending order: what is written after one the next overwrites."""
 
     def __init__(
         self,

@@ -75,7 +75,7 @@ class Tiled(Forms):
         return next(names, PARAMETERS[op.role.data]), kind_of(op)
 
     def main_bytes(self, op: TensorOp) -> int:
-        """Bytes in main memory, with those behind it that copies may touch."""
+        """Bytes in main memory, with those after it that copies may touch."""
         shape = op.result.type.get_shape()
         size = Layout.parse(layout_of(op.result), len(shape)).size(shape)
         return size * WIDTHS[kind_of(op)] + SLACK
@@ -202,7 +202,7 @@ class Tiled(Forms):
         return [loop]
 
     def first_free(self) -> int:
-        """The first byte of UB behind all tiles."""
+        """The first byte of UB after all tiles."""
         ops = [op for op in self.program.walk() if isinstance(op, BufferOp) and op.memory == "ub"]
         return max(op.get("address") + op.get("bytes") * op.places for op in ops)
 

@@ -6,12 +6,12 @@ grid of blocks (``Program.blocks``). What moves and computes become depends on t
 operands: ``Forms`` says it for products of matrices (matrices.py) and for convolutions (images.py).
 Each compute of a program has forms of its own (``Chain``). What one leaves to another waits in a
 buffer; a domain around the first is the part of its dims that the other reads.
-Stages behind the product or the convolution come with the results' way out of L0C: the conversion
+Stages after the product or the convolution come with the results' way out of L0C: the conversion
 and relu with the move to UB, others in UB.
 
 A buffer has the address, the bytes and the slots that the tile program says; the walk holds that
 its tile fits (``Forms.bytes``). What an epilogue needs beside them it takes of the bytes of UB that
-the primitive keeps for itself behind all buffers (``Primitive.reserved``).
+the primitive keeps for itself after all buffers (``Primitive.reserved``).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Forms(ABC):
         self.before: list[Statement] = []
         """Statements in front of all loops, once the walk is done."""
         self.work: list[Buffer] = []
-        """Buffers of UB behind the program's, once the walk is done."""
+        """Buffers of UB after the program's, once the walk is done."""
         self.operands = operands_of(compute)
         self.integers = any(element_of(op) == "int8_t" for op, _ in self.operands.values())
 

@@ -2,7 +2,7 @@
 
 What belongs to a row is a block of 8 floats alike; half a block column is every other block, so
 that a repeat has eight rows. Columns that pad the last block become minus infinity. The results,
-as halves, are blocks of the left operand of the product behind.
+as halves, are blocks of the left operand of the next product.
 """
 
 from __future__ import annotations

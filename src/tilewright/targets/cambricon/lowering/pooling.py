@@ -48,7 +48,7 @@ class Pool(Code):
         if self.average and (self.rows.dilation, self.columns.dilation) != (1, 1):
             raise refuse("lower-window", "the mean of a window with dilation", c.where)
         if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["relu"]):
-            raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
+            raise refuse("lower-epilogue", "only ReLU may follow pooling", c.where)
         self.relu = self.epilogue.relu
         self.area = self.rows.kernel * self.columns.kernel
         if self.average:

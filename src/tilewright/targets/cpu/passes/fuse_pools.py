@@ -40,7 +40,7 @@ class FusePools(ModulePass):
           %3 = graph.relu %2 : ... -> tensor<1x64x224x224xf32>
           %5 = graph.max_pool %3 {kernel = [2, 2], strides = [2, 2]} ...
 
-    DNNVM fuses pools behind convolutions in the same way (section 4.1.3). Where the machine has the
+    DNNVM fuses pools after convolutions in the same way (section 4.1.3). Where the machine has the
     pattern, it is done wherever it can be, as it takes nothing: the same sums and comparisons in
     the same order, one write and one read of the image less. It can be where a primitive reduces
     windows of its results (``CpuPrimitive.pools``), these are as far apart as they

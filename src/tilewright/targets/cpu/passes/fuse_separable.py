@@ -1,4 +1,4 @@
-"""fuse-separable: a depthwise convolution and the 1x1 one behind it become one kernel."""
+"""fuse-separable: a depthwise convolution and the 1x1 convolution after it become one kernel."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ROOM = 0.5
 
 @dataclass(frozen=True)
 class FuseSeparable(ModulePass):
-    """Keep what a depthwise convolution hands to the 1x1 convolution behind it in a near cache.
+    """Keep what a depthwise convolution hands to the 1x1 convolution after it in a near cache.
 
     Before::
 
@@ -75,7 +75,7 @@ class FuseSeparable(ModulePass):
     planner predicts less time for it than for both kernels one after the other, by the pattern's
     ``gain``; ``always`` fuses every pair that can be, for comparisons. It can be where nothing else
     reads the image between them, a map of one operand at most lies there, all numbers are float32,
-    weights are constants, and the chain behind the 1x1 convolution does not read the depthwise
+    weights are constants, and the chain after the 1x1 convolution does not read the depthwise
     one's image.
     """
 

@@ -2,7 +2,7 @@
 
 Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A plane's
 products take little longer than their multiply-adds or than their weights take to arrive, which are
-asked for while the plane before is multiplied: from the second cache, or from behind it if a
+asked for while the plane before is multiplied: from the second cache, or from beyond it if a
 block's scratch and all weights do not fit there together. So do transformed inputs that the second
 cache lost since the block of output channels before, but they are not prefetched. The transforms
 hardly compute, so what they read and write beyond the second cache is paid in full: windows of the

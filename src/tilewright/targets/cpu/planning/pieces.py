@@ -7,7 +7,7 @@ numbered along the rows of such an image, over the columns at their ends that be
 them are a matrix tile, at an offset for each tap.
 
 Of three pieces the weights are split as the kernel runs, those of two vectors of output channels at
-a time: their pieces lie in scratch behind the points, as weights of two pieces lie in memory.
+a time: their pieces lie in scratch after the points, as weights of two pieces lie in memory.
 """
 
 from __future__ import annotations

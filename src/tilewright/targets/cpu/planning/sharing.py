@@ -95,7 +95,7 @@ def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
     """Cycles to get what other cores have, if cores divide ``dim``, and what they need twice.
 
     Images are taken to lie where their rows (the last axis but one) are divided: so what is read
-    by rows is at hand, and what is written by others must be got by the kernel behind this one.
+    by rows is at hand, and what is written by others must be got by the next kernel.
     """
     caches = cache_levels(machine)
     near = machine.cores * max((size for size, _ in caches[:-1]), default=0)

@@ -77,12 +77,12 @@ class Runs:
     def place(self, call: str) -> str:
         """C expression: elements from the next block's begin to where a call's share begins.
 
-        Calls that the runs leave over ask again for what the first ones asked for: what lies behind
+        Calls that the runs leave over ask again for what the first ones asked for: what lies after
         the block is of no use yet, and would come in the place of something that is.
         """
         runs, length = self._runs()
         calls, side = self._calls_of_a_run(runs), self._runs_of_a_call(runs)
-        # Of many calls each reaches a little into the share of the one behind it.
+        # Of many calls each reaches a little into the share of the next one.
         size = ceil(length / calls)
         if runs == 1:
             return f"{call} * {size}"

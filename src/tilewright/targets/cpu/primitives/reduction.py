@@ -170,7 +170,7 @@ def write_loops(
 ) -> None:
     """Loops ``before``, then the taps (as a loop where they are alike), then loops ``after``.
 
-    ``part`` elements of one word are taken, behind ``skip`` that are zero; 0 takes whole words.
+    ``part`` elements of one word are taken, after ``skip`` that are zero; 0 takes whole words.
     """
     if tile.word is not None and tile.word.widened:
         write_widened(writer, tile, w, before, taps, across, after[0], pointers, part, skip)

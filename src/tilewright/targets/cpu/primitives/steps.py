@@ -25,9 +25,10 @@ class Word:
 
     elements: int
     image: str
-    """Gives one word of the image in every lane."""
+    """The C function that gives one word of the image in every lane."""
     part: str
-    """The same, of some elements alone: behind how many of the word, and how many."""
+    """The C function of some elements of a word: it takes how many to skip, and how many to
+    take."""
     weights: str
     dot: str
     bytes: bool = True

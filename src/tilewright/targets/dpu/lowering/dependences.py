@@ -60,7 +60,7 @@ class Dependences:
         self._memory: dict[tuple[int, bool], Numbers] = {}
         """(register, stored) -> the last instruction of kernels before, per byte."""
         self._moved: list[tuple[Span, bool, int]] = []
-        """What the kernel's instructions load or store, which counts for kernels behind it."""
+        """Spans that the kernel's instructions load or store, on which later kernels may depend."""
 
     def open(self) -> None:
         """Begin a kernel; what a refused kernel has left counts no more."""

@@ -49,7 +49,7 @@ class Lowering:
     content: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     programs: list[Program] = field(default_factory=list[Program])
     starts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """First instruction of each kernel, and the first behind it, over all programs."""
+    """First instruction of each kernel, and the first after it, over all programs."""
     image: bytearray = field(default_factory=bytearray)
     _open: bool = False
     _count: int = 0
@@ -59,7 +59,7 @@ class Lowering:
         self.image += bytes(MOST_GROUPS * self.core.channels)
 
     def barrier(self) -> None:
-        """The host runs here: the program ends, and another begins behind it."""
+        """The host runs here: the program ends, and another begins after it."""
         if self._open:
             self._count += 1  # END
         self._open = False
@@ -78,7 +78,7 @@ class Lowering:
         self._count += size
 
     def words(self) -> bytes:
-        """All programs, one behind the other, with their ENDs."""
+        """All programs, one after another, with their ENDs."""
         return b"".join(program.words() for program in self.programs)
 
     def bias(self, offset: int, count: int, name: str) -> Bias:

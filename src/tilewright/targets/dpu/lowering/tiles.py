@@ -4,7 +4,7 @@ A box has rows, pixels and channels whatever its tensor's axes are: the rows of 
 of an image of one pixel each. In the banks, row L of a box lies in bank L // step % rows of its
 group; ``step`` rows share a bank (the stride of the window that reads them), side by side pixel for
 pixel, and a turn round the banks takes step * pixels * groups of channels of bank rows. In a
-circular buffer row L counts from the place of the box's first row, behind the last turn comes the
+circular buffer row L counts from the place of the box's first row, after the last turn comes the
 first one, and a turn takes as much for all tiles.
 """
 
@@ -56,7 +56,7 @@ class Tensor:
         return Axes.of(len(self.shape))
 
     def address(self, start: Sequence[int]) -> int:
-        """The byte of an index, behind the register."""
+        """The byte offset of an index from the base register."""
         return self.offset + sum(i * s for i, s in zip(start, self.strides, strict=True))
 
 

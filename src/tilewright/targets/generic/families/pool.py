@@ -59,9 +59,9 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
                     ("window.row", "row of its first position for oh = 0"),
                     ("window.column", "column of its first position for ow = 0"),
                     ("count.top", "first row that counts"),
-                    ("count.bottom", "row behind the last that counts"),
+                    ("count.bottom", "row after the last that counts"),
                     ("count.left", "first column that counts"),
-                    ("count.right", "column behind the last that counts"),
+                    ("count.right", "column after the last that counts"),
                 )
             ),
             *operand_fields(machine, "input", memory_of(part, "input"), OUT),

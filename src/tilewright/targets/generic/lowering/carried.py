@@ -1,7 +1,7 @@
 """Signals and waits of a tile program as fields of commands, and as instructions of their own.
 
 Flags are set and waited for by instructions of their own. Reply words are counted up, and tokens
-put, by the command in front of a signal; tokens are taken by the command behind a wait. A signal or
+put, by the command before a signal; tokens are taken by the command after a wait. A signal or
 a wait that stands beside none (slots that are free at the start, say), or beside one that has that
 bit already, becomes an instruction without a command.
 """

@@ -1,6 +1,6 @@
 """Loads brought to the front of a kernel, so that they run while the kernel before ends.
 
-The load engine is a queue: behind the load of an activation, which waits for the kernel before to
+The load engine is a queue: after the load of an activation, which waits for the kernel before to
 store it, the first tile of the weights would wait as well. What no kernel writes, and what the
 first compute needs anyway, is therefore loaded first.
 

@@ -51,7 +51,7 @@ def layer_calls(calls: Sequence[Call | LoopCalls]) -> Iterator[Call]:
 
 def main_text(network: str, calls: Sequence[Call | LoopCalls], main: Main, groups: int = 1) -> str:
     """The file. With several core ``groups``, a thread on each MPE calls the layers, and all meet
-    behind each."""
+    after each."""
     computation, body, count = Writer(1), Writer(), len(main.listed)
     _write_computation(computation, calls, groups)
     with main.write(body, f"layers = count > {count} ? words[{count}] : NULL;"):

@@ -2,7 +2,7 @@
 
 What the code of tiles calls its own variables (``LOCALS``), what the headers define and what C
 keeps for itself is never handed out. Whoever needs a name says what it would like to be called, and
-gets that with a number behind it where it is taken.
+gets that with a number after it where it is taken.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class _Layers:
         if activations > first and TEMPORARY not in compilation.arenas:
             first = align_up(first, ALIGNMENT)  # The first body begins there.
         self.first = first
-        """Bytes of the arena ``activations``; what lies behind them is in ``temporary``."""
+        """Bytes of the arena ``activations``; what lies after them is in ``temporary``."""
         self.spaces = {WEIGHTS: weights, ACTIVATIONS: first}
         if activations > first:
             self.spaces[TEMPORARY] = activations - first

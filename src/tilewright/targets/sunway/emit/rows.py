@@ -348,7 +348,7 @@ class Rows:
     # -------------------------------------------------------------- maps
 
     def _complete(self, at: Mapping[str, Value]) -> None:
-        """From sums to results: means, and the stages behind the anchor."""
+        """From sums to results: means, and the stages after the anchor."""
         if self.operation not in MEANS and len(self.stages) == 1:
             return
         head = "if (last)" if self.split else ""
@@ -437,7 +437,7 @@ class Rows:
             with self.writer.block(each):
                 self.line(f"{target} = exp_s({source} - most);")
                 self.line(f"sum += {target};")
-            # The stages behind see the row along the axis.
+            # The later stages see the row along the axis.
             self.row = axis
             with self.writer.block(each):
                 self.line(f"const float t0 = {target} / sum;")
