@@ -80,7 +80,7 @@ class ScratchOp(IRDLOperation):
 
     @classmethod
     def of(cls, elements: int) -> ScratchOp:
-        """Room for so many float32 elements."""
+        """Scratch memory for ``elements`` numbers of type float32."""
         return cls.build(result_types=[tensor((elements,))])
 
 

@@ -337,7 +337,7 @@ class Operation(IRDLOperation):
         return values
 
     def fixed(self, kind: Type, bits: Sequence[int] = NARROW) -> FixedType:
-        """The element of an operand that must be fixed point of so many bits, or so many."""
+        """The element of an operand that must be fixed point with one of ``bits`` as its width."""
         element = kind.element_type
         if not isinstance(element, FixedType) or element.bits.data not in bits:
             these = " or ".join(map(str, bits))

@@ -22,7 +22,7 @@ from tilewright.ir.types import Array
 
 UNITS = 4.0
 """Units in the last place by which operands are disturbed at most: functions such as tanh are
-computed to about so many."""
+computed to about this accuracy."""
 
 MARGIN = 32.0
 """The allowed ratio of an engine's error to the expected one: sums in another order and Winograd's

@@ -119,7 +119,7 @@ def element_name(element: Attribute) -> ElementType:
 
 
 def element_size(element: Attribute, count: int = 1) -> int:
-    """Bytes of so many elements of a type beside one another."""
+    """Bytes of ``count`` elements of a type beside one another."""
     return size_of(element_name(element), count)
 
 

@@ -35,8 +35,8 @@ class Rounding(BaseModel):
     chosen so that the shift lies there."""
 
     def slope_of(self, alpha: float) -> tuple[int, int] | None:
-        """(factor, shift) of leaky ReLU of slope ``alpha`` after a sum; None where they stand for
-        another slope."""
+        """(factor, shift) of leaky ReLU of slope ``alpha`` after a sum; None where the pair stands
+        for another slope."""
         if self.slope is None or round(alpha * 2 ** self.slope[1]) != self.slope[0]:
             return None
         return self.slope

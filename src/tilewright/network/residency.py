@@ -51,8 +51,8 @@ CONSTANTS_WORTH = 1e-2
 """The same for constants, which take room from all kernels before their last reader."""
 
 NEIGHBOURS = 8
-"""Kernels in a row that are timed together at least, where there are so many: a kernel may load
-what it needs several kernels ahead."""
+"""Kernels in a row that are timed together at least, where a network has that many: a kernel may
+load what it needs several kernels ahead."""
 
 Rooms = tuple[tuple[str, int], ...]
 """``Schedule.rooms``."""

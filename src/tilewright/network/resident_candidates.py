@@ -68,7 +68,7 @@ class _Storage:
 
 @dataclass(frozen=True)
 class _Use:
-    """An operand of a kernel: a tensor, or the part of it that begins so many bytes later."""
+    """An operand of a kernel: a tensor, or the part of it that begins ``shift`` bytes later."""
 
     operand: Operand
     shift: int = 0

@@ -142,7 +142,7 @@ def efficiencies(
     facts: Mapping[str, Any], taken: float | None
 ) -> tuple[float | None, float | None]:
     """Return the parts of the granule and of the physical bound that are reached, or would be with
-    so many cycles ``taken``."""
+    ``taken`` cycles."""
     if facts["measured"]:
         return facts["efficiency"], facts["physical_efficiency"]
     bounds = facts["granule_bound_cycles"], facts["bound_cycles"]

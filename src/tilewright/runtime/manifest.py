@@ -84,7 +84,7 @@ class FreeDim:
 
     @property
     def bounds(self) -> Bounds:
-        """The sizes that it may have; refuses (``shape-bounds``) bounds that are none."""
+        """The sizes that the dim may have; refuses (``shape-bounds``) invalid bounds."""
         return Bounds(self.low, self.high)
 
 

@@ -101,7 +101,7 @@ class Target(ABC):
         """Refuse (``machine-capability``, ``machine-element``) a machine with keys that the target
         does not implement, or of elements that it does not compute on.
 
-        Layouts that are none are refused, too (``machine-invalid``). ``source`` is the machine's
+        Invalid layouts are refused, too (``machine-invalid``). ``source`` is the machine's
         file, named before the keys.
         """
         from tilewright.machine.capabilities import records, used

@@ -89,7 +89,8 @@ class Library:
 
 
 def read_list(path: Path) -> tuple[Library, ...]:
-    """The libraries that a list names; () where it is none: what is built from C needs no list."""
+    """The libraries that a list names; () where the list is missing or invalid: what is built from
+    C needs no list."""
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         if path.stat().st_size <= _MOST_BYTES:
             rows = cast("list[Any]", json.loads(path.read_bytes()))
@@ -100,7 +101,7 @@ def read_list(path: Path) -> tuple[Library, ...]:
 def _library(row: Mapping[str, Any]) -> Library:
     texts = (row["digest"], row["platform"], row["sha256"], row["seal"], *row["extensions"])
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a text is none")
+        raise TypeError("a field is not a string")
     if not re.fullmatch("[0-9a-f]{64}", row["sha256"]):
         raise ValueError("no digest")
     names = tuple(row["extensions"])

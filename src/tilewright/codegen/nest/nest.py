@@ -133,7 +133,7 @@ class Nest:
                 inner[dim] = bound
                 continue
             if op.lower_bound or (isinstance(outer, Loop) and not outer.op.is_ancestor(op)):
-                raise refuse("lower-program", f"a nest of loops over {dim} that is none")
+                raise refuse("lower-program", f"loops over {dim} do not nest from 0 on")
             inner[dim] = self.loops[op] = Loop(op, name, outer, extent)
 
     def around(self, op: Operation) -> list[Loop | Domain]:

@@ -310,7 +310,7 @@ def _check(
         (bases[2] < bases[1] + sizes[1], "the arenas overlap"),
         (
             not {row.symbol for row in file.kernels} <= symbols,
-            "a kernel is none of the network's",
+            "a kernel is not in the network",
         ),
         (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
         (

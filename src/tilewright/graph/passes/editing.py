@@ -46,7 +46,7 @@ VIEWS = operators("view", "join")
 
 
 def compiler(ctx: Context) -> CompilerContext:
-    """The context as passes need it; refuses any other."""
+    """The context of the pass pipeline; refuses (``pass-context``) a context of another type."""
     if not isinstance(ctx, CompilerContext):
         raise refuse("pass-context", "graph passes need a CompilerContext")
     return ctx

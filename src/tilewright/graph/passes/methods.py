@@ -121,7 +121,7 @@ class MethodChoice(ModulePass):
 
 
 def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:
-    """Return True if a method is faster than the direct one by enough, with so many bytes to
+    """Return True if a method is faster than the direct one by enough, with ``spare`` bytes to
     spare."""
     return method.cycles < (GAIN if 4 * method.scratch <= spare else BEYOND) * direct.cycles
 

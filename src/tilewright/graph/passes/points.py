@@ -39,7 +39,8 @@ SOFTMAX_FRACTION = 14
 """A probability of 1 still fits."""
 
 WEIGHT_BITS_KEPT = 8
-"""Weights lose fraction bits before activations do, as long as so many bits are left."""
+"""Weights lose fraction bits before activations do, as long as they keep this many fraction
+bits."""
 
 
 _CHUNK = 1 << 16

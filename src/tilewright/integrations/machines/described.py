@@ -192,7 +192,7 @@ def _primitives(hardware: Hardware, paths: dict[str, list[Level]], element: str)
 
 
 def _steps(dims: tuple[str, ...], unrolled: dict[str, int]) -> str:
-    """Steps over some dims, of which so many indices are computed at once."""
+    """Formula of the steps over some dims, of which ``unrolled`` indices are computed at once."""
     return "*".join(f"ceil({d}/{unrolled[d]})" if unrolled.get(d, 1) > 1 else d for d in dims)
 
 

@@ -49,7 +49,7 @@ class CostOracle:
     def cost(self, group: Sequence[KernelOp]) -> float | Problem:
         """Cycles of a group, in the network's order, as one kernel; of a single kernel, alone.
 
-        A problem says why the group cannot be one kernel: which form there is none of, or which
+        A problem says why the group cannot be one kernel: which form is missing, or which
         memory is too small. A kernel alone that no schedule fits raises TilewrightError.
         """
         if len(group) == 1:

@@ -158,7 +158,7 @@ class _Pair(KernelPair):
         return reading if hands_on(self.machine, writing, reading) else None
 
     def _with_maps(self) -> Iterator[Trial]:
-        """Append maps after the first kernel's own."""
+        """Yield the forms with maps after the first kernel's own."""
         first, machine = self.first, self.machine
         if (
             isinstance(first.anchor, SeparableConvOp)

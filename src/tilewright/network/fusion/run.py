@@ -28,11 +28,12 @@ class PricedCandidate:
     nodes: tuple[str, ...]
     """Nodes of the model."""
     apart: float | None
-    """Cycles of the kernels apart; None where that was not asked, as they cannot be one."""
+    """Cycles of the kernels without the fusion; None if the group cannot be one kernel."""
     fused: float | None
-    """Cycles of the one kernel; None where there is none."""
+    """Cycles of the fused kernel; None if the group cannot be one kernel."""
     problem: Problem | None = None
-    """Why it is no choice: it cannot be one kernel, or gains too little."""
+    """The reason against the fusion: it cannot be one kernel, or gains too little. None if it
+    pays."""
     kept: int = 0
     """Of how many results between the kernels each tile leaves rows on the chip to the next."""
 

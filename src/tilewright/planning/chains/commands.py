@@ -434,7 +434,7 @@ def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:
     complete["move"] = -1
     complete["engine"] = np.concatenate(engine)[order]
     complete[place[: len(table)]] = table
-    # What waited for so many commands of an engine waits for those in between, too.
+    # Waits count commands of an engine: those that are added in between are counted, too.
     for number, rows in enumerate(mine):
         every = np.flatnonzero(complete["engine"] == number)
         ends = np.append(0, np.searchsorted(every, place[rows]) + 1)

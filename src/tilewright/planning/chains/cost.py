@@ -377,7 +377,7 @@ class Tiling:
         return self.places.keys[index]
 
     def room(self, index: int, slots: int) -> int:
-        """Bytes that a buffer takes with so many slots."""
+        """Bytes that a buffer of ``slots`` slots takes."""
         place, visits = self.places.all[index], self.most_visits(index)
         slide = self.slide(place.name) if index in self.places.homes.values() else None
         if slide is None:

@@ -43,7 +43,7 @@ class Parts:
 
 
 def in_blocks(amount: Ints, rows: Ints, block: int, room: Ints | int = 0) -> Parts:
-    """Executions of so many rows each in parts of ``block`` rows, or of more where they are many.
+    """Executions of ``rows`` rows each in parts of ``block`` rows, or of more where they are many.
 
     ``amount`` is that of whole blocks: a block takes its time whether it is full or not. A new one
     begins after the first ``room`` rows, where a circular buffer ends.
@@ -82,8 +82,8 @@ def row_axis(operand: Operand) -> int | None:
 
 
 def rows_latency(move: Move, rows: Ints, size: Ints) -> Floats:
-    """The latency of a transfer of so many rows and bytes, each row of which has its own, beside
-    the time in which its bytes flow."""
+    """The cycles of latency of a transfer of ``rows`` rows and ``size`` bytes in all, where each
+    row has its own, beside the time in which its bytes flow."""
     flow = size / move.bytes_per_cycle
     return np.maximum(move.latency, (rows * move.latency + flow) / move.in_flight - flow)
 

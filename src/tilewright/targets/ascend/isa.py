@@ -266,7 +266,7 @@ def mask(high: Value | str, low: Value | str) -> Command:
 
 
 def mask_of(lanes: int, elements: int) -> Command:
-    """The mask of the first elements of a repeat of so many lanes."""
+    """The mask of the first ``elements`` elements of a repeat of ``lanes`` lanes."""
     whole = (1 << elements) - 1
     if lanes == 64:
         return mask("0x0ULL", f"{whole:#x}ULL")

@@ -39,7 +39,7 @@ ELEMENT = "element"
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of an operand: the index ``step * dim + offset`` of so many."""
+    """An axis of an operand: the index ``step * dim + offset``, out of ``extent``."""
 
     dim: str
     extent: int
@@ -71,7 +71,7 @@ class View:
         self.axes[number : number + 2] = [joined]
 
     def layout(self, width: int) -> str:
-        """The layout of an operand with these axes, of elements of so many bytes."""
+        """The layout of an operand with these axes, of elements of ``width`` bytes."""
         rank, rows = len(self.axes), 2 if self.kind == "image" else 1
         if self.kind == "rows":
             return ""
@@ -81,15 +81,15 @@ class View:
 
 
 def planes(rank: int, block: int = CUBE, rows: int = 1) -> Layout:
-    """Columns in blocks, each of which has so many axes of rows, not padded: [c / 16][h w][16]."""
+    """Columns in blocks, each of which has ``rows`` axes of rows, not padded: [c / 16][h w][16]."""
     outer = tuple(Factor(axis) for axis in range(rank - 1 - rows))
     inner = tuple(Factor(axis) for axis in range(rank - 1 - rows, rank - 1))
     return Layout(rank, (*outer, Factor(rank - 1, block), *inner, Factor(rank - 1, 1, block)))
 
 
 def as_moves(kernel: Kernel) -> Kernel:
-    """A kernel that moves elements over these dims; itself where it is none, or has none of these
-    orders."""
+    """A kernel that moves elements over these dims; the kernel itself if it moves no elements, or
+    has none of these orders."""
     anchor, out = kernel.anchor, kernel.output
     if anchor.operation not in MOVES or any(len(s.inputs) > 1 for s in kernel.stages[1:]):
         return kernel

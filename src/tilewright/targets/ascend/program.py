@@ -82,7 +82,7 @@ class Place:
     """The element type of the pointer; "" for the home's."""
 
     def at(self, offset: Value) -> Place:
-        """The place so many bytes further on."""
+        """The place ``offset`` bytes further on."""
         return Place(self.home, offset + self.offset, self.element)
 
     @property
@@ -255,8 +255,8 @@ def trace(
     block: int = 0,
 ) -> list[Executed]:
     """Every execution of a block, in the order in which the scalar unit issues them; with
-    ``trips``, those of so many iterations of each loop. ``length`` is the kernel's parameter, if
-    not the longest. Refuses (``cce-length``) more than ``most``."""
+    ``trips``, those of at most ``trips`` iterations of each loop. ``length`` is the kernel's
+    parameter, if not the longest. Refuses (``cce-length``) more than ``most``."""
     return Tracer(program, trips).run(most, length, block)
 
 

@@ -2,9 +2,9 @@
 
 The description of a processor is otherwise nominal. Register tiles are priced by the linear form
 of swATOP's Eq. 2, fitted to measurements of each micro-kernel: K steps of the reduction on a tile
-of so many points and vectors take a K + b cycles. Sizes between two that were measured take what
-lies between. There are two micro-kernels: the one of products and convolutions, and that of blocks
-in scratch, whose inputs lie as it reads them.
+of P points and V vectors take a K + b cycles, with a and b for each P and V. Sizes between two that
+were measured take what lies between. There are two micro-kernels: the one of products and
+convolutions, and that of blocks in scratch, whose inputs lie as it reads them.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _tiles(
 
 
 Run = Callable[[int], float]
-"""Seconds of one of so many runs."""
+"""Function that runs a kernel a number of times and returns the seconds of one run."""
 
 
 def _in_turns(runs: Sequence[Run]) -> list[float]:

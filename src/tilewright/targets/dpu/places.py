@@ -30,13 +30,14 @@ def map_group(core: Core, operation: Operation, bank: int) -> BankGroup:
     if bank < core.banks and core.group_of_bank[bank].kind == "map":
         return core.group_of_bank[bank]
     raise operation.refuse(
-        f"bank {bank} is none for feature maps", f"0 to {core.groups * core.rows - 1}"
+        f"bank {bank} does not hold feature maps", f"0 to {core.groups * core.rows - 1}"
     )
 
 
 def window(core: Core, operation: Operation) -> tuple[Rows, tuple[slice, slice]]:
-    """[rows, width, groups]: the window that an operation reads, padding included; and which rows
-    and columns of it are none. Fields have for the padding of the far side kernel - 1 - count."""
+    """[rows, width, groups]: the window that an operation reads, padding included; and the slices
+    of its rows and columns that lie in the image. Fields have for the padding of the far side
+    kernel - 1 - count."""
     fields = operation.fields
     height = (fields["valid_pixel_parallel"] - 1) * fields["stride_h"] + fields["kernel_h"]
     width = (fields["length"] - 1) * fields["stride_w"] + fields["kernel_w"]

@@ -81,7 +81,7 @@ class Instruction:
 
     @property
     def unit(self) -> Unit:
-        """The pipeline that takes it."""
+        """The pipeline that issues the instruction: P0, P1, or either of the two."""
         return UNITS[self.name][0]
 
 

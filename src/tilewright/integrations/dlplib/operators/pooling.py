@@ -123,7 +123,7 @@ def _maximum_gradient(
 
     ``left`` is what no element has taken so far; an element that is less than the largest leaves
     it, the first that is not takes it. What the last but one leaves is the last one's. Elements are
-    taken one after the other, or in blocks of so many by a machine that has an operation for it.
+    taken one after the other, or in blocks by a machine that has an operation for it.
     """
     image, largest, gradient = (net.values[name] for name in ("x", "y", "dy"))
     h, w = shape.dims[2:]

@@ -191,8 +191,8 @@ def count(space: ScheduleSpace, kernel: Kernel, machine: Machine, mesh: Mesh | N
 def strategies(
     space: ScheduleSpace, kernel: Kernel, machine: Machine, mesh: Mesh | None = None
 ) -> Iterator[Schedule | TilewrightError]:
-    """Every strategy as a schedule, or why it is none, in one order: primitives, cuts, tiles,
-    orders of loops, slots; the last of these change first."""
+    """Every strategy as a schedule, or the reason why it is invalid, in a fixed order: primitives,
+    cuts, tiles, orders of loops, slots; the last of these change first."""
     extents = kernel.anchor.extents
     for primitive in primitives_of(space, kernel, machine):
         choices = product(

@@ -185,4 +185,4 @@ class Vectors:
 
 LIMITS = {"minimum": float("-inf"), "maximum": float("inf")}
 LEAST = -65504.0
-"""The least half: a limit below it is none."""
+"""The least finite float16: a limit below it has no effect."""

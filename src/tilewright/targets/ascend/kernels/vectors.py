@@ -115,7 +115,8 @@ class Vectors:
 
     @contextmanager
     def loop(self, count: Value) -> Generator[Value]:
-        """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
+        """Write what follows into a loop; gives its variable. One iteration is written without a
+        loop."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1
         if count == 1:
@@ -135,7 +136,8 @@ class Vectors:
         columns: int,
         scalar: str = "",
     ) -> None:
-        """``out = name(sources)`` for so many rows and columns; ``scalar`` is C."""
+        """``out = name(sources)`` for ``rows`` rows of ``columns`` elements; ``scalar`` is a C
+        expression."""
         if name == "cast":
             name = CASTS[sources[0].element, out.element]
         grids = (out, *sources)
@@ -317,7 +319,7 @@ def flat(
     strides: Strides | None = None,
     scalar: str = "",
 ) -> Statement:
-    """An operation on so many whole repeats (``most`` at the most), of elements side by side if
+    """An operation on ``repeats`` whole repeats (``most`` at the most), of elements side by side if
     nothing else is said."""
     count = len(sources) + 1
     blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
@@ -333,7 +335,7 @@ def flat(
 
 
 def fill(dst: Place, repeats: int, loop: str) -> Statement:
-    """Zeros in so many repeats."""
+    """Fill ``repeats`` whole repeats with zeros."""
     return flat("vector_dup", dst, (), repeats, repeats, loop, scalar="0")
 
 
@@ -344,7 +346,7 @@ def pieces(
     loop: str,
     limit: int = MAX_REPEAT,
 ) -> list[Statement]:
-    """Statements of at most so many repeats, or a loop of several such: ``make`` takes the first
+    """Statements of at most ``limit`` repeats, or a loop of several such: ``make`` takes the first
     repeat and how many there are; ``most`` is the largest number of all."""
     count = -(-most // limit)
     if count == 1:
@@ -393,7 +395,8 @@ class Room:
     used: int = 0
 
     def take(self, size: int) -> int:
-        """The address of so many bytes. Refuses (``plan-capacity``) what UB does not have."""
+        """Reserve ``size`` bytes; returns their address. Refuses (``plan-capacity``) more than UB
+        has."""
         at = self.used
         self.used += -(-size // BLOCK) * BLOCK
         if self.used > self.bytes:

@@ -1,7 +1,7 @@
 """Elementwise computes of tile programs: tiles in UB, and the recipes' instructions on them.
 
 A tile is rows and columns (elements.py says which dims are these). Tiles of elements as they lie
-are computed in whole repeats, so many as the tile has; others by rows, of which the last columns
+are computed in as many whole repeats as the tile has; others by rows, of which the last columns
 come under a mask. Halves are computed on as floats where a function needs it, or a single number
 or a column is spread over blocks. Temporaries, and blocks of elements alike, lie in the bytes of UB
 that the primitive keeps free after all tiles: a tile is computed in portions for which these have
@@ -191,7 +191,7 @@ class Elements(Tiled):
         self.work += self.room.values()
 
     def _spread(self, lines: int) -> list[Statement]:
-        """Single numbers, or one of each of so many rows, as blocks of floats."""
+        """Spread single numbers, or one of each of ``lines`` rows, over blocks of floats."""
         vectors = Vectors(prefix="s")
         for name in self.values:
             if f"{name}_floats" not in self.room or not self._is_single(name):

@@ -131,7 +131,8 @@ class Moved(Tiled):
         pitch = self.pitch_of(home.op, columns)
 
         def rows_of(local: int, at: int, blocks: int) -> Loop:
-            """So many blocks of each row, from a block in UB to an element of the row."""
+            """Copy ``blocks`` blocks of each row, from block ``local`` in UB to element ``at`` of
+            the row."""
             loop = Loop("row", rows.size)
             place = Place(home.buffer, loop.variable * pitch + local * BLOCK)
             to = main.at(loop.variable * (length * 2) + at * 2)
@@ -196,7 +197,7 @@ class Moved(Tiled):
         rows: int,
         columns: int,
     ) -> None:
-        """Transpose so many rows and columns of the source, some columns at a time."""
+        """Transpose ``rows`` rows and ``columns`` columns of the source, some columns at a time."""
         side, (pitch, other) = self.side, pitches
         most = side if self.width == 4 else CUBE * MAX_REPEAT
         whole = columns // side * side

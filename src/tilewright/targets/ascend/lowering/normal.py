@@ -85,7 +85,7 @@ class Normal(Floats):
         return self.versions(several, lambda sizes: self._tile(*sizes))
 
     def _tile(self, rows: int, columns: int) -> list[Statement]:
-        """The operation on so many rows and columns."""
+        """The operation on ``rows`` rows of ``columns`` elements."""
         vectors = Vectors()
         floats = {name: self.floats(home) for name, home in self._homes.items()}
         for name, home in self._homes.items():

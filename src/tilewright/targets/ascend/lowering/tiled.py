@@ -57,7 +57,7 @@ class Tiled(Forms):
         return dict(self.program.extents)
 
     def block_of(self, dim: str) -> int:
-        """One: tiles begin at any index."""
+        """The multiple of indices at which tiles along ``dim`` must begin: 1 for all dims."""
         del dim
         return 1
 
@@ -216,7 +216,8 @@ def tiled_kernel(
     longest: int = 0,
 ) -> Program:
     """The kernel of a tile program in the forms that ``make`` gives, without barriers; of the dims
-    of ``ends`` a launch has so many indices, by ``LENGTH``, which is ``longest`` at most."""
+    of ``ends`` a launch has a count of indices that follows from ``LENGTH``, which is ``longest``
+    at most."""
     homes: Homes = {}
     program = program.clone() if ends else program
     forms = Chain(program, lambda compute: make(program, compute, homes))
@@ -233,7 +234,7 @@ def move(
 
 
 def blocks_of(size: Value, width: int) -> Value:
-    """The blocks of 32 bytes that so many elements of a width take."""
+    """The blocks of 32 bytes that ``size`` elements of ``width`` bytes take."""
     return (size * width + (BLOCK - 1)) // BLOCK
 
 

@@ -106,8 +106,8 @@ class Weights(Products):
     # The mask.
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """A tile's rows of the mask, each of whole blocks; for rows that there are not, the last
-        one."""
+        """Load a tile's rows of the mask in whole blocks. Padding rows get a copy of the last
+        row."""
         assert isinstance(outer, Tensor)
         op, shape = home.op, home.op.tensor_shape
         batch, heads, rows, columns = (self._span(op, home.spans, axis) for axis in range(4))
@@ -266,7 +266,7 @@ class Weights(Products):
         return first
 
     def _lowest(self, scores: _Scores) -> list[Statement]:
-        """Minus infinity in the last block's columns that are none."""
+        """Minus infinity in the padding columns of the last block."""
         present, last = self.exact[self.keys], scores.column(scores.columns - 1)
         lowest = f"(float){FOLDS['max'][1]}"
         if isinstance(present, int):

@@ -267,7 +267,7 @@ def _scatter(call: Call, repeat: int, *steps: int) -> Command:
 
 
 def _operation(sources: int, scalar: str = "") -> tuple[str, Callable[..., Command]]:
-    """A vector operation of so many operands, with its strides of blocks and of repeats."""
+    """A vector operation of ``sources`` operands, with its strides of blocks and of repeats."""
     places = sources + 1
     return f"{'ub ' * places}{scalar} value {'value ' * (2 * places)}", _vector
 

@@ -28,7 +28,7 @@ class Batches(Pixels):
     """Addresses of the biases of each part."""
 
     def _take(self, channels: Value) -> None:
-        """Sum up so many channels at once."""
+        """Sum up ``channels`` output channels at once."""
         e = self.e
         self.co = channels
         self.co_register = e.reg(channels)

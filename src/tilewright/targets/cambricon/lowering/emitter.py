@@ -202,14 +202,14 @@ class Emitter:
         self.emit("J", label)
 
     def if_positive(self, value: Value, label: str) -> None:
-        """Go there if value > 0."""
+        """Branch to ``label`` if ``value`` > 0."""
         if isinstance(value, Register):
             self.emit("CB", value, label)
         elif value > 0:
             self.jump(label)
 
     def if_less(self, a: Value, b: Value, label: str) -> None:
-        """Go there if a < b."""
+        """Branch to ``label`` if ``a`` < ``b``."""
         self.if_positive(self.subtract(b, a), label)
 
     def repeat(self, count: Value, body: Callable[[], None], *, least: int = 0) -> None:

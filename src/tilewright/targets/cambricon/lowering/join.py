@@ -93,7 +93,8 @@ class Join(Code):
         cycles: float,
     ) -> Value:
         """All runs of some parts, ``whole`` bytes apart in the result; where the next part's first
-        one goes. There are so many loops of so many ``runs``, which take so many cycles."""
+        one goes. ``runs`` is the number of loops, and of runs in each; a loop takes ``cycles``
+        cycles."""
         e, element = self.e, self.c.output.element
         sizes = [e.multiply(count, element) for count in counts]
         copied: Value = 0

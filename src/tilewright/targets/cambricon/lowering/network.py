@@ -81,7 +81,7 @@ class Lowering:
         nodes: tuple[str, ...] = (),
         cycles: float = 0.0,
     ) -> None:
-        """Append a kernel that takes about so many cycles. Raises TilewrightError."""
+        """Append a kernel that takes about ``cycles`` cycles. Raises TilewrightError."""
         machine, rooms = self.machine, tuple(program.room_of.items())
         if rooms:
             if rooms not in self.beside:

@@ -195,7 +195,8 @@ class Prefetches:
         slot: PrefetchSlot | None,
         cycles: float,
     ) -> None:
-        """A kernel has been lowered that takes so many cycles when its first weights are there."""
+        """Record a lowered kernel: it takes ``cycles`` cycles if its first weights are on the
+        chip."""
         self._passed.append(_Passed(tuple(used), slot, cycles))
 
     @property

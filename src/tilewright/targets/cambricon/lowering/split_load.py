@@ -109,7 +109,8 @@ def split_load_of(
     busy: float,
     moves: float,
 ) -> SplitLoad | None:
-    """The split load of tiles of so many elements at least and at most; None where it does not pay.
+    """The split load of tiles of ``sizes`` elements, the least and the most; None where it does not
+    pay.
 
     ``busy`` and ``moves`` are cycles of a tile's products and of its other moves.
     """

@@ -143,7 +143,7 @@ class TransferScheduler:
     def issue_slot(self, cycles: float | None = None) -> None:
         """One transfer, if one is left and due: two cycles where none is.
 
-        It stands so many ``cycles`` after the slot before.
+        It stands ``cycles`` cycles after the slot before.
         """
         e = self.e
         go, back = e.label("move"), e.label("moved")

@@ -38,7 +38,7 @@ from tilewright.targets.cpu.planning.cost import near_bytes
 from tilewright.targets.cpu.planning.pieces import scratch_words
 
 SCRATCH_CACHES = 4
-"""Scratch may be so many times as large as the cache before the last one."""
+"""Largest size of scratch, as a multiple of the size of the cache before the last one."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _split(
     count: int,
     context: CompilerContext | None,
 ) -> tuple[SSAValue, str, dict[str, PythonValue]]:
-    """Weights for so many pieces, and the operation that takes them, with its attributes."""
+    """Weights for ``count`` pieces, and the operation that takes them, with its attributes."""
     shape = shape_of(owner.result)
     attributes: dict[str, PythonValue] = {}
     name = "piece_matmul"

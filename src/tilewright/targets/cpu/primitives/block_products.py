@@ -83,7 +83,7 @@ def part_text(
 def register_tile(
     writer: Writer, points: int, starts: Sequence[str], places: Sequence[str]
 ) -> Generator[None]:
-    """Write the sums ``a`` of so many points ``j`` by vectors, around their reduction.
+    """Write the sums ``a`` of ``points`` points ``j`` by vectors, around their reduction.
 
     ``starts`` are C of what each vector's sums begin with, ``places`` of where they are stored.
     """

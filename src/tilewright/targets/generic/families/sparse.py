@@ -55,7 +55,7 @@ distance from the entry before. With these weights, for every n, oh, ow, co: the
 of input[n, row, column, ci] times weight[co, kh, kw, ci], with `bias` added when `bias` is 1 and
 `first` is 1; of the last block, `co` neurons in all count.
 {MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
-Each element works off its own neurons, so many entries a cycle as there are elements; `depth` says
+Each element computes its own neurons, as many entries a cycle as there are elements; `depth` says
 how long the slowest takes for a pixel. A `depth` that the streams do not have is an error.
 {accumulate.TEXT}"""
 

@@ -66,7 +66,7 @@ class Loop:
     text: str
 
     def block_cycles(self, steps: int, latencies: Latencies = LATENCIES) -> float:
-        """Cycles of a block of so many steps: beyond 12 they come one like the other."""
+        """Cycles of a block of ``steps`` steps: those after the twelfth take the same time each."""
         few = min(steps, 12)
         short = cycles([*self.begin, *self.body * (few - 1), *self.end], latencies)
         return short + (steps - few) * steady(self.body, latencies)
