@@ -88,7 +88,7 @@ class KernelError(TilewrightError):
     ) -> None:
         super().__init__(problems)
         self.symbol = symbol
-        """The kernel's symbol."""
+        """The symbol of the kernel."""
         self.others = tuple(others)
         """Refusals of other kernels, found in the same run of the station."""
 

@@ -60,7 +60,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Vary the machine: memory.sb.bytes=65536."),
 ]
 COLUMNS = 80
-"""Of a line where there is no terminal."""
+"""Characters in a line of output where there is no terminal."""
 
 NARROWEST = 40
 """Columns of the narrowest terminal for which lines are folded."""

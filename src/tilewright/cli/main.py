@@ -94,7 +94,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Run an HLAL program and write its timeline for Perfetto, each instruction with its line.",
     ),
 }
-"""Where each command lies in ``tilewright.cli``, and the first line of its help."""
+"""Command -> its ``module:function`` in ``tilewright.cli``, and the first line of its help."""
 
 
 @cache

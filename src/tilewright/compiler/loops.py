@@ -276,7 +276,7 @@ class EveryKernel:
     name: str
     """The kernel's symbol; in a loop's body, after the loop's name and a dot."""
     rounds: int
-    """How often it runs."""
+    """The number of times that the kernel runs."""
 
 
 def every_kernel(

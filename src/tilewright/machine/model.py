@@ -112,7 +112,7 @@ class Move(_Part):
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
     transforms: tuple[Literal["img2col", "convert"], ...] = ()
-    """What else the move does while it copies: ``img2col`` gathers the windows of an image;
+    """Further work that the move does while it copies: ``img2col`` gathers the windows of an image;
     ``convert`` rounds sums to the machine's elements. A block counts as the bytes that arrive."""
     byte_pj: float | None = Field(default=None, ge=0, le=MAX_VALUE)
     """Picojoules to carry a byte from one memory to the other, beside reading and writing it."""

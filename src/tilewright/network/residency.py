@@ -55,7 +55,7 @@ NEIGHBOURS = 8
 load what it needs several kernels ahead."""
 
 Rooms = tuple[tuple[str, int], ...]
-"""``Schedule.rooms``."""
+"""The type of ``Schedule.rooms``: memories and bytes."""
 
 
 @dataclass

@@ -38,7 +38,8 @@ class Candidate:
     names: Mapping[str, str]
     """Its name as an operand of each kernel that has it in a buffer."""
     shifts: Mapping[str, int]
-    """Where what a kernel has of it begins, in bytes: not at its start if that is a slice."""
+    """Bytes by kernel from the tensor's start to the part that the kernel reads: 0 unless that is a
+    slice."""
     writer: str | None
     """The kernel that computes it, which then does not store it; None if it is loaded."""
     memory: Memory
@@ -63,7 +64,7 @@ class _Storage:
     bytes: int
     """That it takes of the memory, in its granules."""
     image: object
-    """How it lies there: kernels can hand it on if they have the same."""
+    """The tensor's layout in the buffer: kernels can hand it on if they have the same."""
 
 
 @dataclass(frozen=True)

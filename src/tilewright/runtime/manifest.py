@@ -148,7 +148,8 @@ class KernelEntry:
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
     rounds: Annotated[int, Range(1)] = 1
-    """How often it runs, as a part of a loop; cycles, bounds, bytes and operations are of all."""
+    """The number of times that it runs, as a part of a loop; cycles, bounds, bytes and operations
+    are of all."""
 
     def of_rounds(self, rounds: int, loop: str) -> KernelEntry:
         """The entry in a network of which a loop runs its network for some rounds."""

@@ -48,7 +48,7 @@ class Settled:
     free: Mapping[str, Bounds]
     """The free dims, in the order in which the inputs name them."""
     names: Mapping[str, int | str] = field(default_factory=dict[str, "int | str"])
-    """What became of the model's own names: a size, or the name that the dim now has."""
+    """The model's own names of dims: each with its size, or the name that the dim now has."""
 
     def bind(self, sizes: Mapping[str, int]) -> dict[str, Dims]:
         """The inputs' shapes once free dims have sizes."""

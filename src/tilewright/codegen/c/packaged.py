@@ -39,7 +39,7 @@ _EXTENSIONS = re.compile(
     r"(s?sse|avx|amx|fma|f16c|bmi|sha|v?pclmul|v?aes|xop|tbm|3dnow)\w*"
     r"|pni|abm|lzcnt|movbe|popcnt|gfni|adx|cx16|lahf_lm"
 )
-"""Of a processor's flags those of instructions that a compiler puts into a program by itself."""
+"""Names of the processor flags for instructions that a compiler puts into a program by itself."""
 
 
 @cache
@@ -71,9 +71,9 @@ class Library:
     """SHA-256 of the C that it was made from, and of the compiler's flags."""
     platform: str
     extensions: tuple[str, ...]
-    """What it needs of the processor beyond the architecture."""
+    """The instruction sets that the library needs beyond those of the architecture."""
     sha256: str
-    """Of the library."""
+    """SHA-256 of the library's file."""
     seal: str = ""
 
     @property
@@ -116,9 +116,9 @@ class Packaged:
     files: frozenset[str]
     """Names in the folder of the files that the package lists: no others are looked at."""
     trusted: bool = False
-    """Whether whoever opened the package says that its libraries are what they should be."""
+    """True if the caller that opened the package vouches for its libraries."""
     built: dict[Library, Path] = field(default_factory=dict["Library", Path])
-    """What was built here, or lay in the user's cache."""
+    """Paths of the libraries that were built here, or found in the user's cache."""
     refused: list[str] = field(default_factory=list[str])
     """Why libraries of the package were not taken, in words."""
 

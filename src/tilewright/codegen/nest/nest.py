@@ -28,7 +28,7 @@ class Bound:
     name: str
     axis: Affine
     extent: int
-    """Of the dim."""
+    """The extent of the dim, in indices."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Loop:
     outer: Loop | Bound | None
     """The next loop outwards over the same dim, or what a domain binds it to."""
     extent: int
-    """Of the dim."""
+    """The extent of the dim, in indices."""
 
     @property
     def step(self) -> int:

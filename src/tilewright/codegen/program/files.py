@@ -48,7 +48,7 @@ class StayingResult(BaseModel):
     address: int = Field(ge=0)
     """Its first byte in that memory."""
     place: int = Field(ge=0)
-    """Where it would lie in the arena of activations."""
+    """The offset in bytes that it would have in the arena of activations."""
     bytes: int = Field(ge=0)
 
 
@@ -82,7 +82,8 @@ class ProgramFile(BaseModel):
     """Addresses of the arenas, and of the machine's own image, in main memory."""
     kernels: tuple[KernelRow, ...]
     steps: tuple[tuple[str, int], ...]
-    """What runs, in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
+    """The program's steps in order: ``words K`` (kernel K) or ``host N`` (the network's N-th
+    operation)."""
     host_seconds: dict[int, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """Predicted seconds of the host's steps by N, where the machine describes its host."""
 
@@ -172,7 +173,7 @@ class Addresses:
     """The sizes and base addresses of the arenas in main memory."""
 
     arenas: Mapping[str, int]
-    """Bytes of each."""
+    """Bytes of each arena, by name."""
     bases: Mapping[str, int]
     """Their addresses, and that of the image after them."""
 
@@ -198,10 +199,10 @@ class ProgramParts:
     file: ProgramFile
     machine: Machine
     data: bytes
-    """The words."""
+    """The instruction words, as bytes."""
     network: NetworkOp
     module: ModuleOp
-    """Owns the network."""
+    """The module that owns the network."""
     weights: NDArray[np.uint8]
     """Mapped: it may be large and is only read."""
     image: NDArray[np.uint8]

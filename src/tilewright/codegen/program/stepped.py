@@ -56,7 +56,7 @@ class Times:
     kernel_start: NDArray[np.float64]
     kernel_end: NDArray[np.float64]
     kernel_bytes: NDArray[np.int64]
-    """Through main memory."""
+    """Bytes of each kernel through main memory."""
     main_bytes: int
     busy: Mapping[str, float]
     """Cycles in which each engine was busy."""
@@ -82,7 +82,7 @@ class SteppedRunner(Runner):
     """The arenas' bytes by name."""
     spoils = True
     traced = False
-    """Whether the run that begins is asked for a timeline."""
+    """True if the run that begins is asked for a timeline."""
 
     def __init__(self, parts: ProgramParts) -> None:
         self.parts = parts

@@ -52,9 +52,9 @@ class Field:
     scale: int = 1
     flags: tuple[str, ...] = ()
     hexadecimal: bool = False
-    """How listings print it."""
+    """True if listings print the field in hexadecimal."""
     real: bool = False
-    """Whether the number is the bits of a float32."""
+    """True if the number is the bits of a float32."""
 
     def __post_init__(self) -> None:
         named = bool(self.choices) + bool(self.flags)

@@ -43,7 +43,7 @@ class Program(Generic[AnyInstruction]):
 
     instructions: InstructionSet[AnyInstruction]
     units: Units
-    """[units]"""
+    """The program's units, in order: [units]."""
     starts: Column
     """Per instruction: the index of its first unit."""
     groups: tuple[Group[AnyInstruction], ...]

@@ -245,9 +245,10 @@ class Rounds:
     graph: GraphProto
     count: int
     state: Sequence[Item]
-    """What is carried, before the first round."""
+    """The carried values before the first round."""
     sequences: Sequence[tuple[Value, int, bool]]
-    """What each round reads an index of, the axis, and whether it does so from the end."""
+    """The tensors of which each round reads an index, the axis, and True if it counts from the
+    end."""
     leads: int = 0
     """1 for a Loop: the body takes the round's number and the condition first, and gives the
     condition first."""

@@ -110,7 +110,7 @@ class Rewriter:
 
     ctx: CompilerContext
     op: Operation
-    """What is rewritten."""
+    """The operation that is rewritten."""
     like: Operation | None = None
     """The operation whose node new ones come from, where that is another than ``op``."""
     place: AnyOperation | None = None

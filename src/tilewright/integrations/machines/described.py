@@ -23,7 +23,7 @@ LARGEST = 1 << 40
 """Bytes of a memory on the chip that no file limits."""
 
 MOST_ENGINES = 7
-"""Beside the array's."""
+"""The most engines that a machine may have beside the array's."""
 
 _SHARED = {"I": ("co", "g"), "W": ("oh", "ow", "n"), "O": ("ci", "kh", "kw")}
 """Dims whose indices, computed at once, use the same element of an operand."""

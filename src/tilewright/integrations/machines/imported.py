@@ -29,7 +29,7 @@ class Imported:
     machine: Machine
     tool: str
     lost: tuple[str, ...]
-    """What the machine file does not say, and what was assumed."""
+    """Facts that the machine file does not say, and assumptions made for it, in words."""
 
     @property
     def text(self) -> str:

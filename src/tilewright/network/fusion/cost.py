@@ -35,7 +35,7 @@ class CostOracle:
 
     planner: Planner
     placed: bool = False
-    """Whether kernels have their numbers and layouts already: they are priced as they are."""
+    """True if kernels have their numbers and layouts already: they are priced as they are."""
     kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """By the symbols of a group that was priced, of how many results rows stay on the chip from
     tile to tile."""

@@ -35,7 +35,8 @@ class PricedCandidate:
     """The reason against the fusion: it cannot be one kernel, or gains too little. None if it
     pays."""
     kept: int = 0
-    """Of how many results between the kernels each tile leaves rows on the chip to the next."""
+    """The number of results between the kernels of which each tile leaves rows on the chip to the
+    next."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object for ``tilewright fuse --json``."""

@@ -156,7 +156,7 @@ class _Nests:
 
     of: InnerTiles
     number: int
-    """The kernel's."""
+    """The number of the kernel in its chain."""
     most: Mapping[str, int]
     levels: Sequence[int | None]
     alone: bool = False

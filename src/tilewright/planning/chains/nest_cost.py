@@ -148,11 +148,11 @@ class Tiles:
     buffers: Buffers
     sizes: Sizes
     slots: tuple[Any, ...]
-    """Of each buffer with a move of its own."""
+    """The slots of each buffer with a move of its own."""
     order: tuple[str, ...] = ()
     """The dims that may have loops, outermost first."""
     within: Tiles | None = None
-    """What computes each tile; None where the primitive does at once."""
+    """The tiles within each tile, which compute it; None where the primitive does at once."""
 
     @property
     def innermost(self) -> Tiles:
@@ -188,7 +188,7 @@ class Run:
     tiles: Tiles
     around: Sizes
     known: Inside
-    """What computes each of the tiles, if it is a full one."""
+    """The cost of computing one full tile."""
 
     def __post_init__(self) -> None:
         self.buffers, sizes = self.tiles.buffers, self.tiles.sizes

@@ -39,7 +39,7 @@ class KernelFigures:
     nodes: tuple[str, ...]
     """The model's nodes that it computes; several are fused into it."""
     engine: str
-    """``accelerator`` or ``host``."""
+    """The runner of the kernel: ``accelerator`` or ``host``."""
     limit: str
     """The resource whose time its physical bound is: ``compute``, ``memory`` (main memory and
     caches) or a move; ``host``."""
@@ -56,8 +56,8 @@ class KernelFigures:
     measured: float | None
     """Seconds on this processor."""
     compute: float | None
-    """Of the simulated cycles, those in which an engine computes, then those in which only data
-    move, then those in which nothing runs; they sum to the simulated cycles."""
+    """Simulated cycles in which an engine computes; ``moves``: in which only data move; ``idle``:
+    in which nothing runs. The three sum to the simulated cycles."""
     moves: float | None
     idle: float | None
     bytes: int | None

@@ -128,7 +128,7 @@ SCALAR, COUNTER, COUNT = "scalar", "counter", "count"
 """Commands of the scalar unit that give a name a value: for good, at first, and anew."""
 
 ASSIGNMENTS = {SCALAR: "const int64_t ", COUNTER: "int64_t ", COUNT: ""}
-"""What stands before ``name = value;`` in C."""
+"""The C before ``name = value;``, by the kind of variable."""
 
 
 def scalar(name: str, value: Value, cycles: int = 0) -> Command:

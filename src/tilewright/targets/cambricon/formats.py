@@ -23,7 +23,8 @@ IMMEDIATE_BITS = 32
 REGISTERS = 1 << REGISTER_BITS
 
 Unit = Literal["scalar", "vector", "matrix", "vector_dma", "matrix_dma"]
-"""What executes an instruction; all but ``scalar`` are reached through the memory queue."""
+"""The unit that executes an instruction; all but ``scalar`` are reached through the memory
+queue."""
 
 UNITS: tuple[Unit, ...] = ("scalar", "vector", "matrix", "vector_dma", "matrix_dma")
 
@@ -40,7 +41,7 @@ class Operand:
     kind: Literal["register", "either", "immediate", "target"]
     meaning: str
     written: bool = False
-    """Whether the instruction writes this register (all others it reads)."""
+    """True if the instruction writes this register (all others it reads)."""
 
     @property
     def has_register(self) -> bool:

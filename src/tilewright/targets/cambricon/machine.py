@@ -21,7 +21,7 @@ from tilewright.targets.cambricon.capabilities import (
 )
 
 BANDWIDTH, LATENCY = 128.0, 100
-"""Of main memory: bytes a cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
+"""Main memory: bytes per cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
 
 QUEUE = 2
 """Instructions that wait in the memory queue."""
@@ -38,7 +38,7 @@ class Configuration:
     """A row of the thesis' table 5.3."""
 
     name: str
-    """The target's name."""
+    """The name of the target."""
     lanes: int
     """Elements that the vector unit, and rows and columns that the matrix unit take in a cycle."""
     vsm: int
@@ -57,7 +57,7 @@ SLIM = 4
 """Blocks of channels that a tile of ``slim_conv`` has at most."""
 
 MOST = 1 << 24
-"""Of an extent without a bound."""
+"""The upper limit of an extent without a bound."""
 
 TILE, ROW = 30, 8
 """Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
@@ -415,7 +415,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
 
 
 MACHINE = machine()
-"""ACC-C as published."""
+"""The machine of ACC-C as published."""
 
 
 def lanes_of(machine: Machine) -> int:

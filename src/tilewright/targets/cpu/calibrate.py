@@ -70,7 +70,7 @@ class Calibration(BaseModel):
     parts: tuple[Tile, ...] = Field(default=(), max_length=1000)
     """The same of blocks in scratch; of older files, which have none, as ``tiles``."""
     block_cycles: float | None = Field(default=None, gt=0.1, lt=1e6)
-    """Of ``Processor``; older files, and processors without matrix tiles, have none."""
+    """``Processor.block_cycles``; older files, and processors without matrix tiles, have none."""
 
     def applied(self) -> Processor:
         """The processor at hand with what was measured; refuses (``cpu-calibration``) another's."""

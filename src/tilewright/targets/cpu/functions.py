@@ -64,7 +64,7 @@ class Kind:
     word: int = 1
     """Products that a lane adds up in one step."""
     elements: Mapping[str, tuple[str, ...]] | None = None
-    """Of operands by role; None: those of floats."""
+    """Element types of operands by role; None: those of floats."""
     own: CpuPrimitive | None = None
     """The record of products; None: it says nothing."""
 

@@ -20,7 +20,7 @@ class Step:
     inputs: tuple[Address | int, ...]
     attributes: Mapping[str, Any]
     result: Address
-    """Where the stage's result would lie; only the last step's is written."""
+    """Place that the stage's result would have; only the last step's is written."""
     fractions: tuple[int, ...] = ()
     """Binary points of the operands, then of the result (0 for floats)."""
     node: str = ""

@@ -90,7 +90,7 @@ MEANINGS = {
     "stride_w": "pixels from window to window",
     "valid_pixel_parallel": "rows of results",
 }
-"""What fields mean, the same in all instructions that have them."""
+"""The meaning of fields, the same in all instructions that have them."""
 
 OPCODE = Field("opcode", 4, "which instruction")
 

@@ -165,7 +165,7 @@ REVISION_0 = InstructionSet(
         _ELEW, _END,
     ),
 )  # fmt: skip
-"""DPUCZDX8G_ISA0."""
+"""The instruction set DPUCZDX8G_ISA0."""
 
 REVISION_1 = InstructionSet(
     "DPUCZDX8G, revision 1", OPCODE, OPCODE_LOW,
@@ -233,6 +233,6 @@ REVISION_1 = InstructionSet(
         _END,
     ),
 )  # fmt: skip
-"""DPUCZDX8G_ISA1."""
+"""The instruction set DPUCZDX8G_ISA1."""
 
 REVISIONS = (REVISION_0, REVISION_1)

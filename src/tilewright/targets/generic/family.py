@@ -18,7 +18,7 @@ from tilewright.targets.generic.memories import Memories
 from tilewright.targets.generic.operands import Values, element_dtype, memory_of
 
 Part = Move | Primitive
-"""What of a machine an instruction stands for."""
+"""The part of a machine that an instruction stands for."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Family(ABC):
 
     name: str
     summary: str
-    """One sentence."""
+    """The family's purpose, in one sentence."""
     text: str
     """The meaning, for the manual (markdown)."""
     operations: tuple[str, ...] = ()

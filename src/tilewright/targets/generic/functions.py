@@ -46,7 +46,7 @@ class Function:
     integer_parameters: tuple[str, ...] = ()
     """Attributes of an affine map: factors and scales are floats, the others integers."""
     scaled: bool = False
-    """Whether its second operand is a factor, in float32."""
+    """True if its second operand is a factor, in float32."""
 
     def parameters(self, kind: Kind) -> tuple[str, ...]:
         """Return the meanings of the used fields of ``LETTERS`` on elements of a kind."""

@@ -48,7 +48,7 @@ class Lowering:
     """The arenas whose bytes are known: the weights, of which compressed ones are read."""
     kernels: list[list[Part]] = field(default_factory=list[list[Part]])
     symbols: list[str] = field(default_factory=list[str])
-    """The kernels' symbols."""
+    """The symbols of the kernels."""
     signalled: dict[int, int] = field(default_factory=dict[int, int])
     """Per reply word, what it has counted at the end of the kernels so far."""
 

@@ -41,17 +41,18 @@ CPES = 64
 LDM_BYTES = 64 << 10
 STACK_BYTES = 8 << 10
 MAIN_BYTES = 8 << 30
-"""Of a core group's memory."""
+"""Bytes of a core group's memory."""
 CLOCK_HZ = 1.45e9
 PEAK_RATE = 34.1
 """GB/s of one core group's main memory."""
 ISSUE_CYCLES = 25
-"""Of a DMA command."""
+"""Cycles to issue a DMA command."""
 LONE_SECONDS = 1.099e-6
-"""Of a DMA command of 8 bytes while 64 CPEs do the same: 2,000 gets and 2,000 puts in turns take
-4.397 ms (swCandle, PE_CONT)."""
+"""Seconds of a DMA command of 8 bytes while 64 CPEs do the same: 2,000 gets and 2,000 puts in turns
+take 4.397 ms (swCandle, PE_CONT)."""
 TRANSACTION_BYTES, DMA_RATE = 128, 22.6
-"""Of main memory; and GB/s of DMA in swATOP (section 2), which Eq. 1 divides among the CPEs."""
+"""Bytes of a transaction of main memory; and GB/s of DMA in swATOP (section 2), which Eq. 1 divides
+among the CPEs."""
 LATENCY = (
     round((LONE_SECONDS - TRANSACTION_BYTES * CPES / (DMA_RATE * 1e9)) * CLOCK_HZ) - ISSUE_CYCLES
 )
@@ -281,4 +282,4 @@ MACHINE = Machine(
     synchronisation=Synchronisation(style="replies", ids=MAX_WORDS, issuer="cpe"),
     layouts={"activation": "NCHW", "weight": "OIHW"},
 )
-"""One core group."""
+"""The machine of one core group."""

@@ -47,7 +47,7 @@ from tilewright.targets.sunway.emit.package import (
 from tilewright.targets.sunway.mesh import MESH
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
-"""How programs are built where nothing else is asked."""
+"""Compiler flags of programs where no others are asked for."""
 
 TIMEOUT_SECONDS = 3600
 
@@ -69,7 +69,7 @@ class SunwayRunner(Runner):
         self.order = ""
         """A seed for the order in which CPEs run; "" is that of their numbers."""
         self.program: Path | None = None
-        """What the compiler made of it, once it is there."""
+        """The program that the compiler made, once it is there."""
         self.counting: Path | None = None
         """The same with what each tile takes in it."""
 

@@ -59,9 +59,10 @@ class _Chains:
             for position, vertex in enumerate(chain)
         }
         self.edges: list[dict[tuple[int, int], int]] = [{} for _ in self.chains]
-        """Of each chain: from and to which position a group leads; of several the cheapest."""
+        """For each chain, the groups by the positions from and to which they lead; of several the
+        cheapest."""
         self.joins: dict[int, list[_Join]] = {}
-        """Of nodes that read several tensors, the groups that take them into a chain."""
+        """For nodes that read several tensors, the groups that take them into a chain."""
         for number in self.cover.useful:
             self._sort(number)
 

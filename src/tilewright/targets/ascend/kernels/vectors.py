@@ -305,7 +305,8 @@ def _dense(grid: Grid, columns: int) -> bool:
 
 
 Strides = tuple[Sequence[Value], Sequence[Value]]
-"""Of the result and each source, the blocks from one to the next, and from repeat to repeat."""
+"""Strides in blocks of the result and each source: from block to block, and from repeat to
+repeat."""
 
 
 def flat(

@@ -30,7 +30,7 @@ from tilewright.targets.ascend.timing import Timing
 
 Method = Literal["naive", "improved", "vor", "dma"]
 METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
-"""How matrices become Nz, or rows again (lowering/moved.py)."""
+"""Methods by which matrices become Nz, or rows again (lowering/moved.py)."""
 
 SLACK = 32
 """Bytes after a tensor that kernels may touch."""
@@ -134,7 +134,8 @@ class Launches:
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies after
     them is of no value, and may be computed or not."""
     ends: Mapping[str, Count] = field(default_factory=dict[str, Count])
-    """Of the dims of an elementwise kernel, how many indices a launch has (elements.py)."""
+    """The number of indices that a launch has of each dim of an elementwise kernel
+    (elements.py)."""
     longest: int = 0
     """The most that ``LENGTH`` is; 0 where a launch has none."""
     work: int = 0

@@ -42,7 +42,7 @@ class Tiled(Forms):
         """True if tiles are runs of elements."""
         pairs = zip(names, compute.stages[0].inputs, strict=False)
         self.values: dict[str, SSAValue] = {**dict(pairs), "out": compute.output}
-        """Operands by name."""
+        """The operands of the compute, by name."""
         out = buffer_of(compute.output)
         *outer, self.columns = out.tensor_shape
         order = [loop.dim.data for loop in enclosing_loops(compute)]

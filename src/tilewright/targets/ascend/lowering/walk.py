@@ -94,7 +94,7 @@ class Home:
     spans: Spans
     """The spans of the dims where the buffer is declared."""
     computed: Spans = field(default_factory=dict[str, Span])
-    """Of what one compute leaves to another, the spans of the dims of which the first makes all."""
+    """Spans of the dims of which the compute that fills it makes all indices, in a domain."""
 
     @property
     def memory(self) -> str:
@@ -266,7 +266,8 @@ class Walk:
     counters: dict[Loop, tuple[Command, Command]] = field(
         default_factory=dict[Loop, tuple[Command, Command]]
     )
-    """Of loops whose runs are counted: a counter at its start, and what counts."""
+    """For loops whose runs are counted: the command that starts a counter, and the one that
+    counts."""
     ended: list[Value] = field(default_factory=list[Value])
     """The number of indices of parts along dims of ``free``; none where that is not positive."""
 

@@ -48,10 +48,10 @@ class _Scores:
 
     place: Place
     weights: Place
-    """Where its results lie, halves in as many blocks."""
+    """The place of the softmax's results, halves in as many blocks."""
     rows: Value
     most: int
-    """Rows at most."""
+    """The largest number of rows."""
     columns: Value
     """The number of its block columns."""
     widest: int

@@ -52,7 +52,7 @@ class DataSegment:
     """The arrays and scalars of a program, in the order of their addresses."""
 
     scope: Scope
-    """Their names."""
+    """The names of the arrays and scalars."""
     arrays: list[SegmentedArray] = field(default_factory=list[SegmentedArray])
     scalars: list[ScalarWord] = field(default_factory=list[ScalarWord])
     tables: dict[tuple[str, tuple[float, ...]], DataTable] = field(

@@ -24,7 +24,7 @@ class Context:
     nest: Nest
     transfers: Transfers
     addresses: int
-    """How many addresses of pooled columns and results registers may hold."""
+    """The most addresses of pooled columns and results that registers may hold."""
     machine: Machine
     temporaries: Temporaries
     matrix_temporaries: Temporaries

@@ -22,7 +22,7 @@ TOGETHER = 4
 """Parts that one loop copies: each takes registers."""
 
 INSTRUCTIONS = 3
-"""Of a run of one part: the copy, and the steps to the next places."""
+"""Instructions of a run of one part: the copy, and the steps to the next places."""
 
 UNROLLED = 4
 """Runs of each part whose instructions stand one after the other."""
@@ -52,7 +52,7 @@ class Join(Code):
             for part in self.parts
         ]
         self.cycles = [float(max(row, INSTRUCTIONS)) for row in rows]
-        """Of a run of each part."""
+        """Cycles of a run of each part."""
         # Tiles that come while others are copied do so one by one; those of one slot cannot.
         if all(part.slots > 1 for part in self.parts):
             c.transfers.space_slots(UNROLLED * sum(self.cycles[:TOGETHER]))

@@ -77,7 +77,7 @@ MATRIX_CODES: Mapping[str, type[Code]] = {
     "max_pool": MatrixPool,
     "average_pool": MatrixMean,
 }
-"""Where the result, or the image, lies in the matrix scratchpad."""
+"""Code of operations whose result, or image, lies in the matrix scratchpad."""
 
 PlaceWeights = Callable[[WeightRequest], PlacedWeights]
 """Places a kernel's weights, and finds an earlier kernel that issues their first load."""
@@ -97,7 +97,7 @@ class Lowered:
     resident: Mapping[TensorOp, Segments] = field(default_factory=dict[TensorOp, Segments])
     """The cuts of the weights that it finds in the matrix scratchpad."""
     tables: Filled = ()
-    """What it leaves in the machine's tables."""
+    """The content that it leaves in the machine's tables."""
     registers: int = 0
     """Scalar registers that are alive together."""
 

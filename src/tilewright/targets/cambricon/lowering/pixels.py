@@ -30,16 +30,16 @@ class Pixels(Choices):
     """The numbers of a tile from which its pixels' code is emitted."""
 
     full = True
-    """Whether the windows at hand have all columns."""
+    """True if the current windows have all columns."""
     product = 0.0
     """Cycles of one product of the windows at hand; 0 where they are not known."""
     at: Register
     """Address of the pixel's sums."""
     alone = False
-    """Whether a batch has one pixel: its sums begin where the batch's do."""
+    """True if a batch has one pixel: its sums begin where the batch's do."""
     ci: Value
     co: Value
-    """Of the tile: input channels, and output channels that are summed up at once."""
+    """Output channels of the tile that are summed up at once; ``ci``: its input channels."""
     co_register: Register
     pixel: Value
     row: Value
@@ -63,7 +63,8 @@ class Pixels(Choices):
     """Address of the biases of what is pending."""
     base: Register
     halves: Register
-    """Where a batch's sums begin; and that and where those of the next one do, added up."""
+    """Sum of the addresses of two batches' sums, from which each gives the other; ``base``: the
+    current one."""
 
     def each_pixel(
         self, at: Register, matrices: list[Register], width: Value, kernel: Value

@@ -92,9 +92,9 @@ class PlacedWeights:
     """The place of a kernel's weights, and the load that an earlier kernel issues for them."""
 
     base: int
-    """Where their first slot begins in the matrix scratchpad."""
+    """Address of the first slot of the weights in the matrix scratchpad."""
     prefetch: FirstLoad | None = None
-    """What an earlier kernel loads."""
+    """The load that an earlier kernel issues."""
     slot: int | None = None
     """The number of that kernel."""
 
@@ -107,8 +107,8 @@ class PrefetchSlot:
     """A remark that stands there; it is found by identity."""
     registers: tuple[Register, ...]
     waits: bool = False
-    """Whether the first tile's operands come in front of it: beside them, the load would take half
-    of the bandwidth, and the first product wait."""
+    """True if the first tile's operands come before it: beside them, the load would take half of
+    the bandwidth, and the first product wait."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Passed:
     slot: PrefetchSlot | None
     cycles: float
     load: FirstLoad | None = None
-    """What its slot holds."""
+    """The load that takes the kernel's slot."""
     owner: int = 0
     """The number of the kernel that this is for."""
 

@@ -19,7 +19,7 @@ MAX_LOOPS = 2
 """Loops over runs that a stream counts; boxes with more loops move at once."""
 
 IDLE = -(1 << 30)
-"""What a scheduler's gate holds while nothing waits: no tile takes so many cycles."""
+"""The value of a scheduler's gate while nothing waits: no tile takes that many cycles."""
 
 
 class Stream:

@@ -45,7 +45,7 @@ FOLDED: Mapping[str, Callable[..., int]] = {
 """Those that are computed now where their operands are known."""
 
 Uses = dict[int, list[tuple[int, int]]]
-"""Of a register: the statements that read it, and the places of their operands."""
+"""Register -> the statements that read it, and the places of their operands."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tilewright.targets.cambricon.simulate.places import mark, touch
 from tilewright.targets.cambricon.simulate.state import Array
 
 TABLE_BYTES = 1024
-"""Of one table."""
+"""The bytes of one table."""
 
 
 @compiled_together

@@ -20,7 +20,7 @@ SCALAR, VECTOR, MATRIX, VECTOR_DMA, MATRIX_DMA = range(5)
 """The units, as numbers, in the order of ``formats.UNITS``."""
 
 VLOAD, VSTORE, MLOAD, MSTORE, TABLE_LOAD, SCALAR_MOVE = range(6)
-"""What moves bytes through main memory, as numbers."""
+"""Numbers of the kinds of instructions that move bytes through main memory."""
 
 DONE, MORE, FULL, BOUNDS, ALIGNMENT, UNINITIALISED, SIZE, BRANCH, DIVISION, TABLE = range(10)
 """Why the loop returns: the end, the budget spent, events full, or what is wrong."""
@@ -36,18 +36,18 @@ barriers passed; races found, and whether some were not looked for; accesses to 
 the last barrier; the place of the next start in the ring of starts; RV's state."""
 ERROR_MEMORY, ERROR_ADDRESS, ERROR_BYTES = 10, 11, 12
 UNIT, ACCESS_COUNT, CYCLES, MOVE, MOVE_BYTES = 13, 14, 15, 16, 17
-"""Of the instruction at hand: its unit, accesses, cycles; a transfer's move and bytes."""
+"""The current instruction: its unit, accesses, cycles; a transfer's move and bytes."""
 OUT, WIDTH, FIRST, WIDTH0, SECOND, WIDTH1, COUNT, COUNT1, VALUE = 18, 19, 20, 21, 22, 23, 24, 25, 26
 """Its operands: addresses in the array of the chip, bytes of elements (0: none), numbers of
 elements, and a scalar."""
 TIME_ONLY = 27
-"""Whether values are left out: the time alone is wanted, which no value changes."""
+"""True if values are left out: the time alone is wanted, which no value changes."""
 REGISTER = 32
 TABLE_SIZE = 96
 """Elements that each of 16 tables holds."""
 RANGE_COUNT, RANGES = 112, 120
-"""Of each unit's last instruction: up to four accesses: memory, first byte, the byte after
-the last, whether it is written."""
+"""Accesses of each unit's last instruction, up to four: memory, first byte, the byte after the
+last, whether it is written."""
 ACCESS = 200
 """The same of the instruction at hand."""
 EVENT, OWNER, MOVED, COUNTS = 216, 224, 232, 240

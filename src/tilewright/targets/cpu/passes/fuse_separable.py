@@ -45,7 +45,7 @@ from tilewright.targets.cpu.passes.methods import (
 from tilewright.targets.cpu.planning.cost import near_bytes
 
 OPERATION = "separable_conv"
-"""What the pair becomes, as primitives list it."""
+"""The pair's operation, as primitives list it."""
 
 ROOM = 0.5
 """Part of the cache before the last one that a block of the depthwise result may take."""

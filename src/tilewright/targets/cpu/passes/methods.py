@@ -50,7 +50,7 @@ class Method:
     """With the primitive's layouts, and room for as much scratch as there may be."""
     primitive: Primitive
     weight_bytes: int
-    """Of the weights in the form and the layout that the primitive takes."""
+    """Bytes of the weights in the form and the layout that the primitive takes."""
 
 
 def most_scratch(machine: Machine) -> int:

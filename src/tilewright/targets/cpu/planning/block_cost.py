@@ -154,7 +154,7 @@ class BlockCost(ScratchCost):
 
 
 _OVERLAP = 3.0
-"""Of the norm that two times have that overlap."""
+"""The exponent p of the p-norm that two times have that overlap."""
 
 
 def _beside(work: float, stream: float) -> float:

@@ -26,7 +26,7 @@ class CacheFacts(MachineRecord):
     """Bytes of a kernel's weights that the last cache keeps from one run to the next: of networks
     whose weights all fit there, and of one kernel that is run again and again."""
     pieces: Literal["windows", "all"] = "windows"
-    """What matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
+    """Products that matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
     convolutions for which Winograd's method stands ready, whose largest errors are as large, or
     every convolution and matrix product. Three pieces are the float32, and always allowed."""
 

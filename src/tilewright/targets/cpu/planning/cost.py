@@ -32,7 +32,7 @@ _LINE = 64
 """Bytes that are read together."""
 
 _STREAMS = 4
-"""Of weights, that main memory is read in at full speed."""
+"""The number of streams of weights that main memory is read in at full speed."""
 
 _PASSING = ("weight", "residual", "bias")
 """Roles of operands that pass through the second cache without pushing sums out."""

@@ -23,8 +23,8 @@ class CacheCosts(BaseModel):
     cold: float = Field(default=0.1, ge=0, le=1)
     """The same of the time to read weights from main memory."""
     crowded: float = Field(default=0.0, ge=0, le=1)
-    """What each stream of weights beyond four adds to the time to read them from main memory: where
-    one row of a matrix meets them, every vector of a register tile is a stream."""
+    """Part that each stream of weights beyond four adds to the time to read them from main memory:
+    where one row of a matrix meets them, every vector of a register tile is a stream."""
     start_bytes: float = Field(default=800.0, ge=0, le=1e6)
     """Bytes that could be moved while the write of a separate piece of the result starts:
     swATOP's latency, and the wasted part of a transaction (Eq. 1)."""

@@ -29,7 +29,7 @@ POINTS = 16
 """Points of a matrix tile, output channels of one, and words of its rows, each of two inputs."""
 
 TILE_WORDS = POINTS * POINTS
-"""Of a tile of points, of weights, or of sums."""
+"""Words of a tile of points, of weights, or of sums."""
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ OVERRUN = 2048.0
 """Bytes that prefetching takes from another core where its run of rows begins."""
 
 NEAR, MOST_NEAR, WORTH = 1.03, 64, 0.93
-"""What another schedule may take on one core, how many are looked at, and what it must take on
-several: parts of what the best on one core takes."""
+"""The most that another schedule may take on one core, how many are looked at, and the most that it
+may take on several: parts of the time of the best on one core."""
 
 AGAIN = 0.85
 """Useful part of the time where every core makes all of what lies in scratch for itself."""

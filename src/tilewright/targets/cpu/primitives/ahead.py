@@ -39,7 +39,7 @@ class Ahead:
     between: int = 0
     """Elements from one of them to the next."""
     near: bool = False
-    """Whether they come to the first cache, not the second."""
+    """True if the lines come to the first cache, not the second."""
 
     def write(self, writer: Writer) -> None:
         """Write what stands in each step; the pointer is ``ahead``."""

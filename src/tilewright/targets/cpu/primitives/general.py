@@ -53,7 +53,7 @@ def scalar(instance: Instance, step: Step, arguments: Sequence[str]) -> str:
 
 
 SCALARS = C_TYPES.__getitem__, scalar
-"""What chains write of single elements."""
+"""The form in which chains write single elements: C types, and scalar functions."""
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

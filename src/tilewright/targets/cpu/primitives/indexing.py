@@ -92,4 +92,4 @@ EMITTERS: Mapping[str, Callable[[Writer, Instance, Mapping[str, str]], None]] = 
     "arg_max": _emit_place(">"),
     "arg_min": _emit_place("<"),
 }
-"""By operation."""
+"""Functions that emit the C, by operation."""

@@ -20,16 +20,16 @@ FEW = 4
 """Register tiles that are few."""
 
 LINE_WORDS = 16
-"""Of a line of the caches."""
+"""Words of a cache line."""
 
 STORED_WORDS = 4 * TILE_WORDS
-"""Of the weights of two vectors of output channels in a step of the reduction: they lie in one
-stream, [step][piece][vector][row of the tile][word] of two pieces; else floats, which become such
-a stream, [step][vector][row of the tile][half of its words][output channel]."""
+"""Words of the weights of two vectors of output channels in a step of the reduction: they lie in
+one stream, [step][piece][vector][row of the tile][word] of two pieces; else floats, which become
+such a stream, [step][vector][row of the tile][half of its words][output channel]."""
 
 
 SPLIT = {False: "split_pair", True: "split_three"}
-"""What splits two vectors of inputs, by whether pieces are three."""
+"""C functions that split two vectors of inputs; True: in three pieces, not two."""
 
 
 @dataclass(frozen=True)

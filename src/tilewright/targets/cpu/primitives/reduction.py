@@ -35,9 +35,9 @@ class Channels:
     """All channels as one loop; None if they lie in blocks."""
     block: Loop | None = None
     within: Loop | None = None
-    """One block's channels."""
+    """The loop over one block's channels."""
     rest: Loop | None = None
-    """What does not fill a block, or a word: from where ``block`` or ``loop`` ends."""
+    """The channels that do not fill a block, or a word: from where ``block`` or ``loop`` ends."""
     part: int = 0
     """Elements of the rest's one word; 0 if all can be read."""
 

@@ -32,9 +32,9 @@ class Word:
     weights: str
     dot: str
     bytes: bool = True
-    """Whether the image's elements are bytes."""
+    """True if the image's elements are bytes."""
     widened: bool = False
-    """Whether the image's elements are widened to 16 bits before words are taken (widened.py)."""
+    """True if the image's elements are widened to 16 bits before words are taken (widened.py)."""
 
 
 FOUR_BYTES = Word(4, "word_at", "word_part", "words_at", "dot_v")
@@ -68,7 +68,7 @@ class Tile:
     mask: str = ""
     """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
     ahead: Ahead | None = None
-    """What each step asks for of the next weights."""
+    """The prefetch of the next weights in each step."""
 
     @cached_property
     def word(self) -> Word | None:

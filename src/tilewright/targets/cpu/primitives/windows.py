@@ -26,7 +26,7 @@ class Axis:
     dilation: int
     before: int
     extent: int
-    """Of the image along the axis."""
+    """Extent of the image along the axis."""
     taps: int
 
     def inside(self, start: int, point: int, tap: int) -> bool:

@@ -49,9 +49,9 @@ class Execution:
     epilogue: Epilogue
     bias_row: int
     bias: Sequence[Area]
-    """Where the bias lies, or the zeros that stand for it."""
+    """Places of the bias, or of the zeros that stand for it."""
     bias_shift: int
-    """Field ``shift_bias``."""
+    """The value of field ``shift_bias``."""
 
     @property
     def core(self) -> Core:

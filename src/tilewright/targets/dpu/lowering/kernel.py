@@ -46,7 +46,7 @@ class KernelLowering:
         self.order = Order(program)
         self._buffers: dict[BufferOp, BufferPlace] = {}
         self._parts: dict[tuple[ComputeOp, BufferOp], Boxes] = {}
-        """What computes read of buffers that stay."""
+        """The boxes that computes read of buffers that stay."""
         self._tensors: dict[TensorOp, Tensor] = {}
         self._readers: dict[BufferOp, ComputeOp] = {}
         """The compute that reads each buffer."""

@@ -60,7 +60,7 @@ class Member:
     field: Field
     meaning: str
     real: bool = False
-    """Whether it is a float, of which the field holds the bits."""
+    """True if it is a float, of which the field holds the bits."""
     selector: str = ""
     """The field that selects the function whose parameter it is."""
     choice: int = 0

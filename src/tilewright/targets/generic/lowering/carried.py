@@ -35,7 +35,7 @@ class Carried:
         self.signalled = {} if signalled is None else signalled
         self._masks: dict[tuple[Command, str], Array] = {}
         self._alone: dict[SignalOp | WaitOp, Array] = {}
-        """Of signals and waits, which executions have an instruction of their own."""
+        """For signals and waits, a mask of the executions that have an instruction of their own."""
         if self.style in ("replies", "tokens"):
             for engine in self.queues.engines:
                 self._carry(engine)

@@ -38,7 +38,7 @@ class Context(Computed):
     instruction: Instruction
     tables: Tables
     content: Callable[[TensorOp], Array]
-    """What a weight holds; raises TilewrightError where that is not known."""
+    """Function that gives a weight's values; raises TilewrightError where they are not known."""
 
 
 def lower_compute(context: Context) -> Fields:

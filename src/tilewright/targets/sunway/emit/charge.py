@@ -17,7 +17,8 @@ from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.iteration import own_extents
 
 CALL = re.compile(r"( *)compute(?:_(\d+))?\(&at,")
-"""How the emitted C calls the code of a tile; of several computes, with the number of each."""
+"""Pattern of the call of a tile's code in the emitted C; of several computes, with the number of
+each."""
 
 
 def charge_texts(program: ProgramOp, machine: Machine) -> list[str]:

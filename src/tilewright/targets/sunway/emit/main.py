@@ -22,7 +22,7 @@ class Call:
     layer: LayerHead
     arguments: tuple[str, ...]
     result: tuple[str, int]
-    """Where it writes in C, and how many bytes up to the last."""
+    """The place of the result in C, and its bytes up to the last."""
     groups: int = 1
     """Core groups that have a part of it; one of several is the first."""
 
@@ -37,7 +37,7 @@ class LoopCalls:
     copies: LoopCopies
     calls: tuple[Call | LoopCalls, ...]
     result: tuple[str, int]
-    """Where its result lies in C, and how many bytes up to the last."""
+    """The place of its result in C, and its bytes up to the last."""
 
 
 def layer_calls(calls: Sequence[Call | LoopCalls]) -> Iterator[Call]:

@@ -33,7 +33,7 @@ turn whole w x y
 KEYWORDS = frozenset(_KEYWORDS.split())
 
 LOCALS = frozenset(_LOCALS.split()) | {f"t{number}" for number in range(64)}
-"""What files of layers declare beside the names that are handed out."""
+"""Names that files of layers declare beside those that are handed out."""
 
 DERIVED = (
     *("{}", "{}_b", "{}_box", "get_{}", "put_{}", "exchange_{}"),
