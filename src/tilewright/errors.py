@@ -108,7 +108,7 @@ def refusals_of(symbol: str) -> Generator[None]:
 class Refusals:
     """The kernels that one run of a stage refuses: it goes on after each, to find them all.
 
-    Each return to the formed network costs the whole road, so that one return has to do.
+    A return to the formed network repeats the whole pipeline, so there is one return for all.
     """
 
     errors: list[KernelError] = field(default_factory=list[KernelError])

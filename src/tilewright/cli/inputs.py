@@ -44,7 +44,8 @@ class InputFile:
 
 
 def file_of(option: str, names: Sequence[str] = ()) -> InputFile:
-    """Read an option; ``names``, the inputs that there are, tell a name with ``=`` from a path."""
+    """Parse an option ``NAME=PATH`` or ``PATH``; ``names``, those of the inputs, decide what a text
+    with ``=`` is."""
     named = [name for name in names if option.startswith(f"{name}=")]
     if named:
         name = max(named, key=len)

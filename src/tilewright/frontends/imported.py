@@ -57,7 +57,7 @@ class Imported:
     files: tuple[MappedFile, ...] = ()
     """The files of which weights are views, to be checked before weights are read."""
     empty: tuple[EmptyOutput, ...] = ()
-    """Outputs without elements, which are none of the network."""
+    """The model's outputs without elements, which the network lacks."""
 
     def named(self, name: str) -> Imported:
         """The same network under another name."""

@@ -325,7 +325,7 @@ class Machine(_Part):
     leakage_mw: float | None = Field(default=None, ge=0, le=MAX_VALUE)
     """Milliwatts that the rest of it takes at rest, beside its memories and engines."""
     area_mm2: float | None = Field(default=None, ge=0, le=MAX_VALUE)
-    """Area of the rest of it."""
+    """Square millimetres of the machine without its memories and engines."""
     figures_source: str = Field(default="", max_length=1000)
     """The source of its figures of energy and area, in words."""
     host: Host | None = None

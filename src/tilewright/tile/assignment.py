@@ -27,7 +27,7 @@ BufferT = TypeVar("BufferT")
 
 @dataclass(frozen=True)
 class Handover(Generic[BlockT, StatementT, BufferT]):
-    """An engine lets another go on: after one statement of a block, in front of another."""
+    """An engine signals another: after one statement of a block, before another."""
 
     source: str
     target: str
@@ -50,8 +50,8 @@ class Handover(Generic[BlockT, StatementT, BufferT]):
 
     @property
     def reverse(self) -> Handover[BlockT, StatementT, BufferT]:
-        """The source waits until the target has taken what it signalled as many runs before as
-        slots take turns."""
+        """The hand-over in the other direction: the source waits until the target has taken the
+        signal of as many executions ago as the buffer has slots."""
         before = self.after if self.before is None else self.before
         return replace(
             self,
@@ -287,7 +287,8 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         self.items[self.items.index(item)] = replace(item, ids=(), reason=reason)
 
     def mend(self, problem: Finding[AnyHandover]) -> None:
-        """Add what orders a signal after the wait that takes the one before; or a barrier."""
+        """Add the hand-over that orders a signal after the wait for the one before; or a
+        barrier."""
         item = problem.item
         if item is None:
             # A dependence that pruning and sharing left unordered, which they never do.

@@ -225,7 +225,8 @@ def _product(loop: LoopVariable, slope: int) -> tuple[int, str]:
 
 
 Shape = tuple[int, int, str | None]
-"""Slope for each run, what is added to it, and a conditional beside."""
+"""Slope for each run, the offset that is added, and a C conditional for the first or the last
+run."""
 
 
 def _shape(loop: LoopVariable, values: Array) -> Shape | None:

@@ -159,8 +159,8 @@ class Rewriter:
         return self.make("reshape", value, shape=shape)
 
     def replace(self, value: SSAValue, *unused: Operation) -> bool:
-        """Let ``value`` take the result's place, and erase the operation, and of ``unused`` those
-        that nothing reads any more; returns True."""
+        """Replace the operation's result by ``value`` and erase the operation, and those of
+        ``unused`` that have no readers left. Returns True, as a rule that applied."""
         replace(self.op, value)
         for op in unused:
             if op.result.first_use is None:

@@ -178,7 +178,8 @@ class Points:
         return self._root(self._classes[value])
 
     def argument_class(self, argument: SSAValue, outer: SSAValue) -> PointClass:
-        """The class of a kernel's operand; weights have one for each kernel that reads them."""
+        """The scale class of a kernel's operand; weights have one for each kernel that reads
+        them."""
         if not isinstance(outer.owner, WeightOp):
             return self.class_of(outer)
         if argument not in self._classes:

@@ -282,7 +282,8 @@ class Tiling:
         return self.places.around[self._loops]
 
     def _total(self, number: int, column: Callable[[int], Ints], of: int) -> int:
-        """A sum over all executions, which tilings of one tile with the same loops share."""
+        """The sum of a column over all executions. Tilings of one tile with the same loops share
+        it."""
         known = self.shape.totals
         count = len(self.places.all)
         unit = number - count if number >= count else self.places.all[number].unit

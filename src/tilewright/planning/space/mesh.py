@@ -48,9 +48,9 @@ class Mesh:
     vector_elements: int
     """Elements that a register holds."""
     vector_cycles: float
-    """To load and send a register, or to receive and store it."""
+    """Cycles to load and send a register, or to receive and store it."""
     turn_cycles: float
-    """From the last register of one core to the first of the next."""
+    """Cycles from the last register of one core to the first of the next."""
     broadcast_cycles: float
     """The cycles of a DMA into the memories of all cores, beside its bytes; with it, they meet
     twice."""

@@ -65,7 +65,8 @@ def _is_even_part(size: int, extent: int) -> bool:
 
 
 def _evened(extent: int, size: int, granule: int) -> int:
-    """The size of as many tiles of equal size, if they take no more granules."""
+    """The size with which as many tiles become equally large, if they take no more granules; else
+    ``size``."""
     trips = -(-extent // size)
     equal = -(-extent // trips)
     return equal if trips * -(-equal // granule) == -(-extent // granule) else size

@@ -54,7 +54,7 @@ MAX_MAD = 4095
 """Largest m, k or n of one ``mad``."""
 
 MAX_JUMP = 127
-"""Fractals from one of img2col's to the next."""
+"""Stride in fractals from one of img2col's to the next."""
 
 MAX_STRIDE = 63
 """Largest stride of img2col's window."""

@@ -64,7 +64,7 @@ class Core:
 
     @property
     def macs(self) -> int:
-        """Products of a cycle."""
+        """The number of products per cycle."""
         return self.rows * self.channels * self.channels
 
     @cached_property

@@ -23,7 +23,7 @@ class Operation:
     """In the program, from 0."""
     instruction: CoreInstruction
     fields: Mapping[str, int]
-    """Its own, and those of the INIT before it."""
+    """Values of the instruction's own fields, and of those of the INIT before it."""
     place: tuple[Group[CoreInstruction], int]
     """Its group in the decoded program, and its number there."""
     operands: tuple[Mapping[str, int], ...] = ()

@@ -13,7 +13,7 @@ from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.operations import Operation
 
 Rows = NDArray[np.int64]
-"""Numbers of bank rows."""
+"""The type of arrays of bank row numbers."""
 
 BASES = ("bank_addr_in", "bank_addr_in_1", "bank_addr_in_2", "bank_addr_in_3")
 

@@ -66,7 +66,7 @@ class SunwayTarget(Target):
                 yield asked
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
-        """Refuse what no core group is: more than 64 CPEs, more than 64 KB of LDM."""
+        """Refuse a machine that no core group is: more than 64 CPEs, or more than 64 KB of LDM."""
         super().check_machine(machine, source)
         names = {memory.name for memory in machine.memories}
         if names != {machine.main, "ldm"}:

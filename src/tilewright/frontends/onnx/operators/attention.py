@@ -119,7 +119,7 @@ def _heads(at: Lowering, index: int, count: str) -> SSAValue:
 
 
 def split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
-    """[b, s, heads * d] as [b, heads, s, d]."""
+    """Reshape and transpose [b, s, heads * d] to [b, heads, s, d]."""
     batch, length, width = shape_of(x)
     x = at.reshape(x, (batch, length, heads, width // heads))
     return at.transpose(x, (0, 2, 1, 3))

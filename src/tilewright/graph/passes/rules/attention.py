@@ -1,4 +1,4 @@
-"""Attention that is spelled out, put together for machines that compute it at once."""
+"""Rules that join the operations of attention into one, for machines that compute it at once."""
 
 from __future__ import annotations
 

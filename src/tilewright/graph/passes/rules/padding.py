@@ -1,4 +1,5 @@
-"""Padding becomes part of what follows; means over whole images become pools."""
+"""Rules that move padding into the operation after it, and turn means over whole images into
+pools."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ def pooling_output(pooling: PoolingDescriptor, x: Shape) -> tuple[int, int, int,
 def pooling_backward(
     handle: Handle, pooling: PoolingDescriptor, x: Operand, y: Operand, dy: Operand, dx: Operand
 ) -> Ran:
-    """dx from dy: to the first largest element of every window in row-major order, or to all alike.
+    """dx from dy, which goes to the first largest element of each window in row-major order, or in
+    equal parts to all.
 
     Averages do not read x and y.
     """

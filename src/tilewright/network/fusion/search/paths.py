@@ -43,7 +43,7 @@ class _Join:
 
 @dataclass
 class _Chains:
-    """The chains between barriers, and what has been decided of them."""
+    """The chains between barriers, and the decisions on them so far."""
 
     cover: Cover
     heads: set[int] = field(default_factory=set[int])

@@ -321,7 +321,8 @@ class Convolutions(Forms):
         return Place(outer.buffer, (channel * plane + first) * BLOCK + number * size), plane
 
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
-        """A second summand's tile; what fills its last block of positions up was put there once."""
+        """The tile of a second summand. The padding of its last block of positions is filled once,
+        before."""
         spans = self.spans(home.spans)
         count, whole = self._positions(spans)
         if not isinstance(count, int) or count != whole:

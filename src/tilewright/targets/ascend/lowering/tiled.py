@@ -105,8 +105,8 @@ class Tiled(Forms):
         return not op.tensor_shape or op.tensor_shape[-1] < self.columns
 
     def tile_of(self, op: BufferOp, spans: Spans) -> tuple[Span, Span]:
-        """The rows and the columns that a buffer holds; of one element a row the rows are its
-        columns."""
+        """The spans of the rows and of the columns that a buffer holds. A buffer of one element for
+        each row is one row, whose columns are the rows."""
         axes = [spans[axis.dims[0]] if axis.dims else NOTHING for axis in op.window.data]
         *outer, columns = [NOTHING, NOTHING, *axes]
         rows = outer[self._row_axis(op, spans)]

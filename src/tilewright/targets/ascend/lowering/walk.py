@@ -257,7 +257,7 @@ class Walk:
     """Dims of which a launch has fewer indices, by ``LENGTH``: how many, at most as many as the
     program."""
     longest: int = 0
-    """The most that ``LENGTH`` is; 0 without such dims."""
+    """The largest value of ``LENGTH``; 0 without such dims."""
     names: dict[str, int] = field(default_factory=dict[str, int])
     shared: list[LoopOp] = field(default_factory=list[LoopOp])
     """The loops that cores share."""

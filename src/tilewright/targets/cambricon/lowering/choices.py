@@ -20,8 +20,8 @@ every few: the scalar instructions of a slot pass meanwhile."""
 
 
 ALONE = 36
-"""Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
-meanwhile, and the last sums of a tile are few."""
+"""Cycles of a pixel from which on its sums are finished by themselves: they hide the scalar
+instructions, and few sums of a tile are left at its end."""
 
 
 RINGS_APART = 32

@@ -25,7 +25,7 @@ INSTRUCTIONS = 3
 """Instructions of a run of one part: the copy, and the steps to the next places."""
 
 UNROLLED = 4
-"""Runs of each part whose instructions stand one after the other."""
+"""The most runs of a part whose instructions are unrolled."""
 
 
 class Join(Code):

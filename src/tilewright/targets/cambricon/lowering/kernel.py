@@ -55,7 +55,8 @@ The lowering takes as many registers as it likes; tidying says how many are aliv
 (tidy.py). A kernel is lowered with the first way that leaves it enough."""
 
 Image = Callable[[bytes], int]
-"""Puts 16-bit elements into main memory, each content once; their address."""
+"""Function that puts 16-bit elements into main memory, equal content once, and returns the
+address."""
 
 
 CODES: Mapping[str, type[Code]] = {

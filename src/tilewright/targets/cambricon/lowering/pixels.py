@@ -19,7 +19,8 @@ Steps = Sequence[Callable[[], None]]
 
 
 class Pixel(Protocol):
-    """Emits one pixel; ``between`` stands between its products."""
+    """Function that emits the code of one pixel; the instructions of ``between`` go between its
+    products."""
 
     def __call__(self, between: Steps = ()) -> None:
         """Emit the code, with the given steps in between."""

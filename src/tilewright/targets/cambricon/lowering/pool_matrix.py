@@ -69,7 +69,7 @@ class MatrixPool(Pool):
         e.emit("OP", e.reg(self.least), low, n, e.reg(self.ones), e.reg(lanes))
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
-        """Pixels whose windows have as many columns."""
+        """Emit a batch of pixels whose windows have the same number of columns."""
         e, slide = self.e, self.columns
         reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
         columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)

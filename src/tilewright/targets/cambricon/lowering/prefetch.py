@@ -42,7 +42,7 @@ AMPLE = 2.0
 take half of the bandwidth."""
 
 Interval = tuple[int, int]
-"""First byte, and the one after the last."""
+"""An interval of bytes: the first one, and the one after the last."""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,8 @@ def scratch_words(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 
 FEWEST = POINTS // 2
-"""Points of which a matrix tile is worth its while: of fewer, weights are read once for nothing."""
+"""The fewest points for which a matrix tile pays: with fewer, weights are read an extra time for
+nothing."""
 
 _VECTORS = (2, 4, 8, 16, 32)
 

@@ -17,7 +17,7 @@ from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS, Geometry,
 from tilewright.targets.cpu.primitives.code import function
 
 FEW = 4
-"""Register tiles that are few."""
+"""The most register tiles that count as few."""
 
 LINE_WORDS = 16
 """Words of a cache line."""

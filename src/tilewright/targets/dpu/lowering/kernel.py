@@ -112,7 +112,7 @@ class KernelLowering:
         return Area(slice(bank, bank + 1), slice(ZEROS, ZEROS + rows), True)
 
     def _groups(self, op: ComputeOp) -> int:
-        """Groups of channels of a compute's result at most."""
+        """The number of channel groups of a compute's result."""
         output = op.output.owner
         assert isinstance(output, BufferOp)
         channels = output.get("shape")[self.tensor(output.tensor_op).axes.channel]

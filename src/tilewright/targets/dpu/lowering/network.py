@@ -25,7 +25,7 @@ from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
 
 MOST_BIAS_SHIFT = 19
-"""Left shift of a bias at most; the field holds one more, against twice the sum."""
+"""The largest left shift of a bias; the field holds one more, which stands for twice the sum."""
 
 
 @dataclass(frozen=True)

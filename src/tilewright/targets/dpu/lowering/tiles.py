@@ -286,7 +286,7 @@ class Tile:
         return areas
 
     def transfer(self, build: Program, mnemonic: str) -> None:
-        """LOADs or SAVEs of all rows."""
+        """Append the LOADs or SAVEs of all rows of the tile."""
         tensor = self.tensor
         axes = tensor.axes
         if tensor.strides[axes.channel] != 1 and self.channels > 1:

@@ -54,7 +54,7 @@ With reply words: until `word` equals `value`.
 """
 
     def fields(self, machine: Machine, part: Engine) -> tuple[Field, ...]:
-        """The flag, or the word and its value."""
+        """The field of the flag, or those of the word and its value."""
         if machine.synchronisation.style == "flags":
             source = selector("from", others(machine, part), "the engine that signals")
             return source, _id(machine, "flag")

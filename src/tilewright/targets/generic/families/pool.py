@@ -45,7 +45,8 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
 {MEETING}{accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, window, divisor, operands, accumulation, steps."""
+        """The fields of an instruction: sizes, window, divisor, operands, accumulation and
+        steps."""
         bits = size_bits(machine, part)
         return (
             selector("function", self.operations, "what is taken of a window"),

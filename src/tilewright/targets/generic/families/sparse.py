@@ -118,7 +118,8 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
         return split.transpose(0, 2, 1, 3).reshape(blocks * lanes, taps * ci)[:co]
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Windows, streams, bias, residual, accumulators and result."""
+        """The memory that instructions touch: windows, streams, bias, residual, accumulators and
+        result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "co")), strict=True))
         two = np.full_like(columns["words"], 2)
         streams = Touch(

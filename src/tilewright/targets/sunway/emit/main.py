@@ -95,7 +95,7 @@ def _write_call(writer: Writer, call: Call | LoopCalls, groups: int) -> None:
 
 
 def _write_loop(writer: Writer, loop: LoopCalls, groups: int) -> None:
-    """Write a loop; of several core groups the first copies, and the others wait for it."""
+    """Write a loop. With several core groups the first one copies, and the others wait for it."""
     writer.line(f"/* {loop.about} */")
     _write_copies(writer, loop.copies.begin, groups)
     with writer.block(f"for (long round = 0; round < {loop.rounds}; round++)"):

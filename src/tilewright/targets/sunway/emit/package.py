@@ -210,7 +210,8 @@ class _Layers:
     def _layer(
         self, kernel: CompiledKernel, hosted: KernelCall | None, before: str
     ) -> tuple[LayerHead, Sequence[Place], int]:
-        """The files of one layer; its head, the places of its arguments, and its core groups."""
+        """Add the files of one layer. Returns its head, the places of its arguments, and its core
+        groups."""
         symbol, nodes = before + kernel.kernel.symbol, kernel.kernel.nodes
         texts, cores = self.texts, self.machine.cores
         groups, grouped = 1, cores > CPES

@@ -73,7 +73,7 @@ class Loop:
 
 
 def _sent(name: str, bus: str, *, element: bool) -> Instruction:
-    """One instruction that loads and sends."""
+    """The instruction that loads a register and sends it."""
     place, pointer = (f"s{name[1]}", f"s{name[1]}") if element else (_vector(name), "v")
     kind = ("lder" if bus == "r" else "ldec") if element else ("vldr" if bus == "r" else "vldc")
     c = f"simd_load{'e' if element else ''}{bus}({name}, "
