@@ -84,7 +84,7 @@ def float_products(state: CompilationState) -> list[str]:
     machine = state.machine
     return [
         f"{', '.join(left)}: computed in {machine.number.name}, as {machine.name} multiplies "
-        "integers by constant weights alone; without QuantizeLinear in front of both operands this "
+        "integers by constant weights alone; without QuantizeLinear before both operands this "
         "is faster"
     ]
 

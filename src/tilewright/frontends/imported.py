@@ -20,7 +20,7 @@ class ModelNode:
     """One node of the model file."""
 
     name: str
-    """As operations of the network call it (``Operation.node``)."""
+    """The name by which operations of the network refer to it (``Operation.node``)."""
     operator: str
     """In the model's own terms (``Conv``)."""
     outputs: tuple[str, ...] = ()

@@ -167,7 +167,7 @@ class KernelOp(IRDLOperation):
 
     @property
     def told_reason(self) -> str:
-        """Why the kernel is on the host, or ""."""
+        """The reason why the kernel is on the host, or ""."""
         return self.reason.data if self.reason is not None else ""
 
     @property

@@ -91,7 +91,7 @@ class Operation(IRDLOperation):
     engine = opt_prop_def(StringAttr)
     """``accelerator`` or ``host``, as partition decided; a kernel's engine overrides it."""
     reason = opt_prop_def(StringAttr)
-    """Why the operation is on the host."""
+    """The reason why the operation is on the host."""
     placement = opt_prop_def(ArrayAttr)
     """The result's location in memory, once plan-memory has run (graph/placement.py)."""
     begins = opt_prop_def(UnitAttr)

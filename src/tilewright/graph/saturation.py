@@ -36,8 +36,8 @@ Bounds = tuple[float, float]
 UNBOUNDED: Bounds = (-inf, inf)
 
 FAR = 16.0
-"""So far below a row's maximum a softmax's result is 1e-7 at most: 0 in fixed point, which gives it
-from 12 on. The rest is for rows whose maximum is lower than those that were seen."""
+"""Distance below a row's maximum at which a softmax's result is 1e-7 at most: 0 in fixed point,
+which gives it from 12 on. The rest is for rows whose maximum is lower than those that were seen."""
 
 ALTOGETHER = 1024.0
 """A row whose maximum lies so far below the tensor's is masked altogether, and tells no range."""

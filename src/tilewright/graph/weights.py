@@ -113,7 +113,7 @@ class Weights:
         return kept
 
     def beside(self, arrays: Mapping[str, Array]) -> Weights:
-        """This store and further arrays, by the symbols that they have already."""
+        """A store with these arrays and further ones, by the symbols that they have already."""
         both = self.subset(self)
         both._arrays |= arrays
         for array in arrays.values():

@@ -56,7 +56,7 @@ class CompilerContext(Context):
         """The form of every kernel that passes inserted once kernels were formed, by its symbol
         (graph/passes/insertion.py)."""
         self.refused: dict[Hashable, str] = {}
-        """Why the host runs kernels that passes insert even so, by their forms."""
+        """Reasons why the host runs kernels that passes insert, by their forms."""
         self.apart: Collection[str] = ()
         """The symbols of kernels that keep the method that they have by themselves."""
         self.planner: object = None

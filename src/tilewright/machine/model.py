@@ -117,7 +117,7 @@ class Move(_Part):
     byte_pj: float | None = Field(default=None, ge=0, le=MAX_VALUE)
     """Picojoules to carry a byte from one memory to the other, beside reading and writing it."""
     c: CFunction | None = None
-    """Its function in C."""
+    """The C function of the move."""
     own: OwnMove = MoveRecord()
     """The record of keys that one family of targets alone has for a move (records.py)."""
 
@@ -178,7 +178,7 @@ class Storage(_Part):
     first move after it rounds them (planning/space/conversions.py)."""
     fills: bool = False
     """True if instructions state the value of an image's padding, where that is another value than
-    the operation's own (0 in front of a product)."""
+    the operation's own (0 before a product)."""
     circular: bool = False
     """True if rows of the operand's images may be stored in a circular buffer (line buffer)."""
     at_store: bool = False
@@ -240,7 +240,8 @@ class Primitive(_Part):
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
     c: CFunction | None = None
-    """Its function in C; what the functions begin with where it has several instructions."""
+    """The C function of the primitive; the prefix of its functions where it has several
+    instructions."""
     sums: bool = False
     """True if a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""

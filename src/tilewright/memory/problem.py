@@ -113,7 +113,7 @@ class Allocation:
     """Placements that the exact search tried."""
 
     def misfit(self, capacity: int | None) -> str | None:
-        """Why the buffers do not lie within a capacity; None if they do."""
+        """The reason why the buffers do not lie within a capacity; None if they do."""
         if capacity is None or self.peak <= capacity:
             return None
         if self.bound > capacity:

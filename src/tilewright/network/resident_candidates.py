@@ -36,7 +36,7 @@ class Candidate:
     """A tensor that kernels hand on or share, or that is there when the network begins."""
 
     names: Mapping[str, str]
-    """Its name as an operand of each kernel that has it in a buffer."""
+    """Names as an operand of each kernel that has it in a buffer."""
     shifts: Mapping[str, int]
     """Bytes by kernel from the tensor's start to the part that the kernel reads: 0 unless that is a
     slice."""
@@ -44,7 +44,7 @@ class Candidate:
     """The kernel that computes it, which then does not store it; None if it is loaded."""
     memory: Memory
     bytes: int
-    """That it takes of the memory, with the granules of its users."""
+    """Bytes that it takes of the memory, with the granules of its users."""
     spared: float
     """Cycles of the transfers that it spares."""
     constant: bool = False
@@ -52,7 +52,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Its name where it is computed, or read first."""
+        """The tensor's name where it is computed, or read first."""
         return self.names[self.writer or next(iter(self.names))]
 
 
@@ -62,7 +62,7 @@ class _Storage:
 
     memory: Memory
     bytes: int
-    """That it takes of the memory, in its granules."""
+    """Bytes that it takes of the memory, in its granules."""
     image: object
     """The tensor's layout in the buffer: kernels can hand it on if they have the same."""
 
@@ -114,7 +114,7 @@ class Candidates:
 
     def of(self, row: Sequence[str]) -> Iterator[Candidate]:
         """The tensors that several kernels of a row use, each in one memory and whole, those
-        touched first in front."""
+        touched first at the front."""
         reads: dict[SSAValue, _Uses] = {}
         writes: dict[SSAValue, tuple[str, Operand]] = {}
         order: dict[SSAValue, None] = {}

@@ -31,7 +31,7 @@ class Resident:
 
     operand: str
     address: int
-    """Its first byte in that memory; the same in all kernels that use it."""
+    """Address in that memory of its first byte; the same in all kernels that use it."""
     live_in: bool = False
     """True if an earlier kernel has left it there; otherwise this one loads or computes it."""
 

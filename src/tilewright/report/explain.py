@@ -185,7 +185,8 @@ def _prepare(state: CompilationState) -> dict[str, Objection]:
 
 
 def objection_to(op: Operation, machine: Machine) -> Objection | None:
-    """Why the machine's accelerator cannot run an operation, and what would change that."""
+    """The reason why the machine's accelerator cannot run an operation, and a change that would
+    help."""
     refused = objection(op, machine)
     if refused is None:
         return None

@@ -173,7 +173,7 @@ def of_host(facts: Mapping[str, Any], seconds: float) -> str:
 
 
 def _reasons(rows: list[Row]) -> str:
-    """Why kernels are on the host, the most frequent first."""
+    """Reasons why kernels are on the host, the most frequent first."""
     counted = Counter(row.get("reason") or "no reason is recorded" for row in rows)
     listed = [
         short_reason(reason) + (f" ({n} kernels)" if n > 1 else "")

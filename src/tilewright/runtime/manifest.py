@@ -32,7 +32,7 @@ from tilewright.shapes.forms import LARGEST_SIZE, Bounds
 from tilewright.system.typed_json import JsonError, Range, from_json, to_json
 
 FORMAT = 1
-"""Version of the package's layout; readers refuse any other."""
+"""Version of the package's layout; readers refuse other versions."""
 
 MANIFEST = "manifest.json"
 PROGRAM = "program"
@@ -118,7 +118,7 @@ class KernelEntry:
     engine: str
     """The engine that runs it, ``accelerator`` or ``host``."""
     reason: str = ""
-    """Why it is on the host."""
+    """The reason why it is on the host."""
     schedule: str = ""
     predicted_cycles: float | None = None
     physical_bound: float | None = None
@@ -136,7 +136,8 @@ class KernelEntry:
     issue_cycles: int = 0
     """Cycles that issuing its instructions takes, where the machine counts that."""
     unbalanced: str = ""
-    """Why cores differ from the one whose part the plan prices (planning/cost/balance.py)."""
+    """The reason why cores differ from the one whose part the plan prices
+    (planning/cost/balance.py)."""
     operations: int | None = None
     """Iterations of its computes: multiply-adds, where they are products."""
     peak_cycles: float | None = None
@@ -231,7 +232,7 @@ class Manifest:
     runs: bool = True
     """True if something here runs it, false if only other tools do."""
     open_model: OpenModel | None = None
-    """Only in packages with free dims, which have no program."""
+    """Model of a package with free dims, which has no program; None in all others."""
     files: dict[str, FileEntry] = field(default_factory=dict[str, FileEntry])
 
     def check(self) -> None:

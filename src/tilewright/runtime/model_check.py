@@ -86,7 +86,7 @@ class ModelCheck:
     outputs: tuple[OutputError, ...]
     passed: bool
     reason: str = ""
-    """Why the model was not evaluated, where it was not; ``passed`` then says nothing."""
+    """The reason why the model was not evaluated, if it was not; ``passed`` then has no meaning."""
 
     def __str__(self) -> str:
         """One line where all is well, else a table of the outputs."""

@@ -18,7 +18,8 @@ class TensorDims:
 
     name: str
     dims: Dims | None
-    """None if not even the rank is stated. A dim without a size or name is called ``NAME.AXIS``."""
+    """Dims as stated; None if not even the rank is. A dim without a size or name is called
+    ``NAME.AXIS``."""
     dtype: str = ""
     """NumPy's name of the element type; empty if it is not stated."""
     bounds: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
@@ -70,7 +71,7 @@ class _Dim:
         self.size: int | None = None
         self.name: str | None = None
         self.bounds: Bounds | None = None
-        """None where nothing is said."""
+        """Bounds of the size; None where nothing is said."""
 
 
 class _Settling:

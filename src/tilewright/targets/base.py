@@ -42,7 +42,8 @@ class Target(ABC):
     name: str
     description: str
     family: str = ""
-    """Whose own keys its machines may have (machine/records.py): the name of its folder."""
+    """The family whose own keys its machines may have (machine/records.py): the name of its
+    folder."""
     take_lengths: bool = False
     """True if one program may run at any length of an input's axis, up to the one that it was
     compiled for (``Compilation.free``)."""

@@ -35,7 +35,7 @@ class Handover(Generic[BlockT, StatementT, BufferT]):
     after: StatementT
     """The statement after which the source signals."""
     before: StatementT | None
-    """The statement in front of which the target waits; None: right after the signal."""
+    """The statement before which the target waits; None: right after the signal."""
     back: bool
     """True if the wait is for a signal of an earlier run of the block."""
     slots: int = 1
@@ -108,7 +108,7 @@ class Placed(Generic[AnyHandover]):
     handover: AnyHandover
     ids: tuple[int, ...] = ()
     reason: str = ""
-    """Why a barrier takes its place; "" for signals."""
+    """The reason why a barrier takes its place; "" for signals."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Library:
 
     @property
     def file(self) -> str:
-        """Its name in the folder."""
+        """The library's file name in the folder."""
         return f"{self.sha256}.so"
 
 
@@ -120,7 +120,7 @@ class Packaged:
     built: dict[Library, Path] = field(default_factory=dict["Library", Path])
     """Paths of the libraries that were built here, or found in the user's cache."""
     refused: list[str] = field(default_factory=list[str])
-    """Why libraries of the package were not taken, in words."""
+    """Reasons why libraries of the package were not taken, in words."""
 
     @property
     def listed(self) -> tuple[Library, ...]:
@@ -140,7 +140,7 @@ class Packaged:
         return None
 
     def _reason(self, library: Library, path: Path) -> str:
-        """Why a library is not loaded; "" if it may be."""
+        """The reason why a library is not loaded; "" if it may be."""
         if library.platform != platform_name():
             return f"it is for {library.platform}"
         lacking = [name for name in library.extensions if name not in extensions()]

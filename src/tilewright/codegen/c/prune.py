@@ -65,7 +65,7 @@ class _Choice:
     """``#if`` to ``#endif``, with the parts after each condition."""
 
     before: list[str]
-    """The remarks in front of it."""
+    """The remarks before the part."""
     branches: list[tuple[str, list[_Part | _Choice]]] = field(
         default_factory=list[tuple[str, "list[_Part | _Choice]"]]
     )

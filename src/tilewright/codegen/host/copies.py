@@ -39,7 +39,7 @@ class ArrayInC:
         return cls(pointer, port.shape, layout, port.strides)
 
     def part(self, axis: int, index: str) -> ArrayInC:
-        """What lies at one index of an axis; ``index`` is C."""
+        """The part of the array at one index of an axis; ``index`` is C."""
         shape = (*self.shape[:axis], *self.shape[axis + 1 :])
         return ArrayInC(self.pointer, shape, self.layout, self.strides, ((axis, index),))
 

@@ -66,7 +66,7 @@ class Loop:
         return self._around("").trips(self.step, self.op.upper_bound)
 
     def start(self, at: str) -> Value:
-        """Its variable's first value."""
+        """The first value of the loop's variable."""
         return self._around(at).start
 
     def end(self, at: str) -> Value:
@@ -110,7 +110,7 @@ class Nest:
         self.loops: dict[LoopOp, Loop] = {}
         self.domains: dict[DomainOp, Domain] = {}
         self.members: list[str] = []
-        """Their variables, each with an extent beside it."""
+        """Variables of loops and domains, each with an extent beside it."""
         chain: list[tuple[LoopOp | DomainOp, str]] = []
         for op in program.walk():
             if isinstance(op, LoopOp):

@@ -46,8 +46,8 @@ def package_bytes(compilation: Compilation) -> tuple[int, int]:
 
 
 def bases_of_bodies(compilation: Compilation, bases: Bases) -> dict[str, Bases]:
-    """Where the bodies of a network's loops have their arenas, by the loops' symbols, if the
-    network has its own at ``bases``."""
+    """Bases of the arenas of loops' bodies, by the loops' symbols, if the network's own are at
+    ``bases``."""
     weights, working = _own_bytes(compilation)
     weights = bases.weights + align_up(weights, ALIGNMENT)
     working = bases.activations + align_up(working, ALIGNMENT)

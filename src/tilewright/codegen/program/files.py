@@ -46,7 +46,7 @@ class StayingResult(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     memory: str
     address: int = Field(ge=0)
-    """Its first byte in that memory."""
+    """Address in that memory of its first byte."""
     place: int = Field(ge=0)
     """The offset in bytes that it would have in the arena of activations."""
     bytes: int = Field(ge=0)
@@ -175,7 +175,7 @@ class Addresses:
     arenas: Mapping[str, int]
     """Bytes of each arena, by name."""
     bases: Mapping[str, int]
-    """Their addresses, and that of the image after them."""
+    """Addresses of the arenas, and of the image after them."""
 
     @classmethod
     def of(cls, compilation: Compilation, image: str) -> Addresses:

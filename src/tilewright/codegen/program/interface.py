@@ -53,7 +53,7 @@ class CompiledKernel:
     kernel: Kernel
     """The domain; ``kernel.symbol`` is the symbol of its ``graph.kernel``."""
     schedule: Schedule | None = None
-    """None for a kernel on the host."""
+    """The schedule; None for a kernel on the host."""
     program: ModuleOp | None = None
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0

@@ -89,7 +89,7 @@ class Field:
 
     @property
     def mask(self) -> int:
-        """Its bits, from bit 0."""
+        """Mask of the field's bits, from bit 0."""
         return (1 << self.bits) - 1
 
     def holds(self, value: int) -> bool:
@@ -252,7 +252,8 @@ class Format:
         return columns
 
     def invalid(self, units: Units) -> NDArray[np.bool_]:
-        """Which of [count, units] set bits that no field names, or name what does not exist."""
+        """Mask of the instructions, [count, units], that set bits of no field, or values that do
+        not exist."""
         bad = np.any(units & ~self.masks, axis=1)
         for field in self.fields:
             if field.choices or field.flags:

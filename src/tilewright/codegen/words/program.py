@@ -29,7 +29,7 @@ class Group(Generic[AnyInstruction]):
 
     instruction: AnyInstruction
     rows: Column
-    """Their numbers in the program, ascending."""
+    """Numbers of the instructions in the program, ascending."""
     columns: dict[str, Column]
 
     def values(self, index: int) -> dict[str, int]:

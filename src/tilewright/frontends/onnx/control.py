@@ -329,7 +329,7 @@ class Rounds:
 
 
 def _turned(at: Lowering, value: Item, axis: int) -> Value:
-    """What is collected along a first axis, along another."""
+    """The collected tensor, whose first axis is that of the rounds, with that axis at ``axis``."""
     tensor = tensor_of(at, value)
     axis = at.axis(axis, len(shape_of_value(tensor)))
     order = list(range(1, len(shape_of_value(tensor))))

@@ -183,7 +183,7 @@ class LoopOp(Operation):
         return cast("tuple[bool, ...]", value)
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """As many elements as its parts have together; the body is checked."""
+        """The type of the result, as many elements as its parts have together; checks the body."""
         block, states, rounds = self.body.block, self.states, self.count
         arguments, yielded = [tensor_type(v) for v in block.args], list(self.yielded.values)
         sequences = self.sequences

@@ -77,8 +77,8 @@ class Site:
     """The axis of its channels."""
     products: tuple[Operation, ...]
     way: Way
-    """Whose result is divided: a layer normalisation's, by its scale and shift; that of a product
-    with constant weights, by these; or the value itself, by a multiplication after it."""
+    """Way of the division: a layer normalisation's result, by its scale and shift; that of a
+    product with constant weights, by these; or the value itself, by a multiplication after it."""
     producer: Operation | None = None
     """The normalisation or product."""
 

@@ -91,7 +91,7 @@ class Step:
     sources: tuple[PointClass, ...]
     """Classes that the accumulator's binary point is made of."""
     brought: tuple[PointClass, ...]
-    """Those of them that this operation brings."""
+    """Classes of the sources that this operation brings."""
     before: int | None
     """Binary point of the accumulator that a sum starts from."""
 

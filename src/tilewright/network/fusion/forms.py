@@ -48,7 +48,7 @@ def forms_of(kernels: Sequence[KernelOp], machine: Machine) -> Generator[list[Tr
 
 
 def _no_chain(kernels: Sequence[KernelOp]) -> Problem | None:
-    """Why kernels are no chain whose results nothing else reads."""
+    """The reason why kernels are no chain whose results nothing else reads; None if they are."""
     for first, second in pairwise(kernels):
         if first.result not in second.inputs:
             return _problem(second, "a kernel is a chain: each operation reads the one before")

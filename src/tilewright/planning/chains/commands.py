@@ -107,7 +107,7 @@ class Commands:
             for index, fills in buffers:
                 pair = items[number], every[number], items[other], every[other]
                 needed = self._done_before(index, *pair, fills=fills).ravel()
-                # A row in front of the first one is the last of the whole table.
+                # A row before the first one is the last of the whole table.
                 done = position[first[other] + needed - 1]
                 np.maximum(column, np.where(needed > 0, done, 0), out=column)
         ordered = with_hand_overs(table[order], machine)

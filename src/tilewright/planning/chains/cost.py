@@ -464,7 +464,7 @@ class Tiling:
 
     def _most_slots(self, group: Sequence[int]) -> int:
         """Slots of a group of buffers at most: more than two for a kernel alone whose moves run
-        ahead, if engines do not wait for signals in front of each."""
+        ahead, if engines do not wait for signals before each."""
         asked = self.machine.synchronisation
         moves = [self.places.all[n].fill or self.places.all[n].flush for n in group]
         ahead = all(move is not None and move.in_flight > 1 for move in moves)

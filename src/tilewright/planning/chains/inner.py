@@ -249,8 +249,8 @@ class _Nests:
         ]
 
     def _is_allowed(self, level: int | None, sizes: Mapping[str, Ints]) -> Bools:
-        """Where results have no holes, resident operands lie as they are used, and, of outermost
-        tiles, each axis changes with one loop at most (tiles.py)."""
+        """Mask of the sizes for which results have no holes, resident operands lie as they are
+        used, and each axis of outermost tiles changes with at most one loop (tiles.py)."""
         kernel, extents = self.unit.kernel, self.unit.kernel.anchor.extents
         cut = {dim: (size < extents[dim]).astype(np.int64) for dim, size in sizes.items()}
         allowed = is_solid(kernel, sizes) & usable(kernel, sizes, self.of.places.machine)

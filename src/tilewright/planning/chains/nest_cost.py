@@ -31,7 +31,7 @@ class Buffers:
     unit: Unit
     machine: Machine
     places: tuple[Place, ...]
-    """Those that moves fill or empty."""
+    """The buffers that moves fill or empty."""
     accumulator: int
     """Bytes of an accumulator."""
 
@@ -264,7 +264,7 @@ class Run:
         return part
 
     def _share(self) -> Any:
-        """What the mean tile computes of what a full one does."""
+        """The share of a full tile's computes that the mean tile has."""
         share: Any = 1.0
         for dim, size in self.around.items():
             if np.any(self.turns[dim]):

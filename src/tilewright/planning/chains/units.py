@@ -85,7 +85,7 @@ class Place:
     """A buffer of a chain, whatever its tile."""
 
     operand: Operand
-    """As the kernel in whose loops the buffer stands accesses it."""
+    """The operand as the kernel in whose loops the buffer stands accesses it."""
     unit: int
     """The number of the kernel to which the operand belongs."""
     memory: Memory
@@ -105,7 +105,7 @@ class Place:
     host: str = ""
     """The operand in whose move this one travels."""
     granules: tuple[int, ...] = ()
-    """To which its box is rounded along each axis."""
+    """Multiples to which its box is rounded along each axis."""
     made_by: int | None = None
     """The kernel whose primitive writes it."""
     alternatives: tuple[Memory, ...] = ()

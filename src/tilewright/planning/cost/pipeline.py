@@ -252,7 +252,7 @@ class Queue:
 
     time: Floats
     flow: Floats
-    """Their bytes at the speed of main memory."""
+    """Cycles of the loads' bytes at the speed of main memory."""
     ahead: Ints
     """The fewest slots of an operand that is loaded."""
 

@@ -4,7 +4,7 @@ A convolution's input is read through sliding windows: axis ``oh*2 + kh - 3`` of
 move gathers windows, as the third load of DaVinci's cube does (load3d), the buffer that it fills
 has an axis for every dim instead, ``[n, oh, ow, kh, kw, ci]``: each position's window as one row,
 padding filled with zeros. A primitive that multiplies matrices then computes convolutions: rows are
-positions, columns the taps. In front of that move the operand is the image.
+positions, columns the taps. Before that move the operand is the image.
 """
 
 from __future__ import annotations

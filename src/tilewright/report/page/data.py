@@ -46,7 +46,7 @@ class KernelFigures:
     seconds: float | None
     """Time: measured, simulated, or predicted where nothing has run."""
     share: float | None
-    """Its part of the sum of all kernels' times."""
+    """The kernel's part of the sum of all kernels' times."""
     bound: float | None
     """The physical bound, in cycles, as the next two."""
     granule: float | None
@@ -68,9 +68,9 @@ class KernelFigures:
     energy: float | None
     """Picojoules, where the machine has figures of energy."""
     reason: str = ""
-    """Why it is on the host."""
+    """The reason why it is on the host."""
     why_low: str = ""
-    """Why it stays below its bound."""
+    """The reason why it stays below its bound."""
     schedule: str = ""
 
 
@@ -80,7 +80,7 @@ class MemoryFigures:
 
     name: str
     bytes: int | None
-    """Its size; None without a limit."""
+    """Size in bytes; None without a limit."""
     occupants: tuple[Occupant, ...]
     taken: Levels
     """Times, and the bytes that are taken from each on."""

@@ -31,7 +31,7 @@ class AscendMachine(OwnPasses, FormsKernels):
     fastest of each."""
 
     def dims(self) -> frozenset[str]:
-        """Those of elements.py."""
+        """The dims that elements.py gives a kernel."""
         return DIMS
 
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:

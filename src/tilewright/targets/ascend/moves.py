@@ -116,7 +116,7 @@ def _outer(axes: Sequence[Axis], kept: int) -> list[Axis]:
 
 
 def _view(operand: Operand, extents: Mapping[str, int]) -> View | None:
-    """How an operand lies; None where that is in another way."""
+    """The view of an operand's axes and layout; None for one that moves do not take."""
     rank, width = len(operand.shape), operand.element_bytes
     axes: list[Axis] = []
     for access, extent in zip(operand.access, operand.shape, strict=True):

@@ -60,7 +60,7 @@ class LaunchFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     launches: tuple[Launch, ...]
     length: Length | None = None
-    """None where all sizes are known."""
+    """The free length of the program; None where all sizes are known."""
 
 
 def core_of(machine: Machine) -> DaVinci:

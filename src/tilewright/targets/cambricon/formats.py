@@ -59,7 +59,7 @@ class Modifier(Field):
     """One field of the padding, 0 unless the text names it (``.acc``, ``.shift=7``)."""
 
     low: int = 0
-    """Its lowest bit in the word."""
+    """The field's lowest bit in the word."""
 
     @property
     def is_flag(self) -> bool:

@@ -95,7 +95,7 @@ MEANINGS = {
 OPCODE = Field("opcode", 4, "which instruction")
 
 OPCODE_LOW = 28
-"""Its lowest bit in the first word."""
+"""The field's lowest bit in the first word."""
 
 
 @dataclass(frozen=True)

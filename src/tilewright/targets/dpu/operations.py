@@ -25,7 +25,7 @@ class Operation:
     fields: Mapping[str, int]
     """Values of the instruction's own fields, and of those of the INIT before it."""
     place: tuple[Group[CoreInstruction], int]
-    """Its group in the decoded program, and its number there."""
+    """The group in the decoded program, and the number of the instruction in it."""
     operands: tuple[Mapping[str, int], ...] = ()
     """Fields of the ELEWINITs of an ELEW."""
 

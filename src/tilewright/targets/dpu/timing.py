@@ -111,7 +111,7 @@ def timed_commands(
 
 
 def time_program(core: Core, operations: Sequence[Operation]) -> Timeline:
-    """When everything happens; raises TilewrightError (``program-deadlock``)."""
+    """Timeline of a program; raises TilewrightError (``program-deadlock``)."""
     return simulate(
         commands_of(core, operations), machine_of(core), label=lambda i: operations[i].text
     )

@@ -234,7 +234,7 @@ class KernelLowering(Commands):
         return uses
 
     def _slot_uses(self, buffer: BufferOp, op: Command, *, write: bool) -> list[Use]:
-        """Which executions use which slot of a buffer."""
+        """The accesses of each slot of a buffer, with the executions that make them."""
         place = self.place(buffer)
         slot = self.order.visit(buffer, op) % buffer.places
         return [

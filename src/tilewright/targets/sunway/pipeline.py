@@ -58,7 +58,7 @@ class Latencies:
     """Not known; 1 is what vectors of integers take."""
     load: int = 4
     receive: int = 1
-    """From the bus's buffer to the register, where the vector has arrived."""
+    """Cycles from the bus's buffer to the register, where the vector has arrived."""
     store: int = 1
     integer: int = 1
 

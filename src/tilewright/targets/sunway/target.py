@@ -105,7 +105,8 @@ class ChipTarget(SunwayTarget):
     description = "athread C for the four core groups of SW26010, run on the host through a shim"
 
     def mesh(self) -> None:
-        """None that plans may use: CPEs of different core groups exchange no registers."""
+        """Return None, the mesh that plans may use: CPEs of different core groups exchange no
+        registers."""
 
     def machine(self) -> Machine:
         """All four core groups."""

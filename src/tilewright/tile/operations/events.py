@@ -90,7 +90,7 @@ class BarrierOp(TextOperation):
     name = "tile.barrier"
     TEXT: ClassVar[str] = "$reason"
     reason = prop_def(StringAttr)
-    """Why signals do not do, for people."""
+    """The reason why signals do not suffice, in words."""
 
     @classmethod
     def of(cls, reason: str) -> BarrierOp:

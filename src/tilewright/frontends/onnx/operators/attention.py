@@ -29,7 +29,7 @@ class _Bias:
 
     at: Lowering
     kept: Array
-    """Which keys each query may see, as far as that is known; broadcasts to the scores."""
+    """Mask of the keys that each query may see, as far as it is known; broadcasts to the scores."""
     number: Array | None = None
     """Numbers to add that are known."""
     seen: list[SSAValue] = field(default_factory=list[SSAValue])
@@ -208,7 +208,7 @@ def _element(at: Lowering) -> np.dtype[np.generic]:
 
 
 def _hidden(at: Lowering, bias: SSAValue | Array) -> SSAValue | None:
-    """Which queries see no key, [..., s, 1]; None where it is known that there is none."""
+    """Mask of the queries that see no key, [..., s, 1]; None where it is known that all see one."""
     if isinstance(bias, SSAValue):
         rank = len(shape_of(bias))
         most = at.emit("reduce_max", bias, axes=(rank - 1,), keep_dims=True)

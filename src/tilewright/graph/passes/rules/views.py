@@ -149,7 +149,7 @@ def _computes_rows(value: SSAValue) -> bool:
 
 
 def lift_constant(op: Operation, at: Rewriter) -> bool:
-    """A constant operand of a map gets the result's rank: extents 1 in front."""
+    """A constant operand of a map gets the result's rank: leading extents of 1."""
     if not isinstance(op, BinaryOperation | PReluOp):
         return False
     rank = len(shape_of(op.result))

@@ -75,7 +75,7 @@ class Seed:
         return cls(loops, sums, tuple(tensors))
 
     def statements(self) -> list[str]:
-        """Its statements in the text of a space."""
+        """The statements of the cut in the text of a space."""
         parts = [
             ", ".join(f"{dim} {size}" for dim, size in dims) for dims in (self.loops, self.sums)
         ]
@@ -92,7 +92,7 @@ class Factors:
 
     dim: str
     sizes: tuple[int, ...] = ()
-    """None for every size that gives another number of pieces."""
+    """Sizes to try; empty: every size that gives another number of pieces."""
     where: str = field(default="", compare=False)
 
     def values(self, extent: int) -> list[int]:

@@ -40,7 +40,7 @@ class Numbers:
         for end in ends:
             once.fill(Grid(end), 1, isa.LANES, "0.0f")
         self.before = once.body
-        """Statements in front of all loops."""
+        """Statements before all loops."""
 
     def keep(self, vectors: Vectors, x: Grid, rows: int, columns: int) -> None:
         """Leave the numbers of some rows as they are, and nothing else."""

@@ -37,7 +37,7 @@ CASTS = {
     ("int32_t", "float"): "vconv_s322f32",
     ("float", "int32_t"): "vconv_f322s32r",
 }
-"""From one element to another; ``cast`` is any of them."""
+"""Conversions from one element type to another; ``cast`` stands for any of them."""
 
 
 @dataclass(frozen=True)

@@ -412,7 +412,8 @@ class Padded(Moved):
         return when("inside", self._inside(spans), [copy])
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """What is before the run, itself, and what is after it; of others the number alone."""
+        """Store the padding before the run, the run, and the padding after it; for other tiles the
+        padding alone."""
         assert isinstance(outer, Tensor)
         main = Place(outer, self.start_of(home.op, home.spans))
         end, inside = self.first + self.count, self._inside(home.spans)

@@ -115,7 +115,7 @@ class Forms(ABC):
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes, self.of = program, core, homes, compute
         self.before: list[Statement] = []
-        """Statements in front of all loops, once the walk is done."""
+        """Statements before all loops, once the walk is done."""
         self.work: list[Buffer] = []
         """Buffers of UB after the program's, once the walk is done."""
         self.operands = operands_of(compute)
@@ -262,7 +262,7 @@ class Walk:
     shared: list[LoopOp] = field(default_factory=list[LoopOp])
     """The loops that cores share."""
     grid: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Their variables, outermost first, and how many parts there are."""
+    """Variables of these loops, outermost first, and how many parts there are."""
     counters: dict[Loop, tuple[Command, Command]] = field(
         default_factory=dict[Loop, tuple[Command, Command]]
     )

@@ -53,7 +53,8 @@ class Emitter:
         try:
             yield
         finally:
-            # In front of what was moved out of it: branches to seldom code lead forwards.
+            # Placed before the blocks that are moved out of it: branches to cold code lead
+            # forwards.
             self._outlined[place:place] = self._body
             self._body = around
 

@@ -59,7 +59,7 @@ class Gathered:
     next_source: Register | None = None
     """Address in the image of the next column to gather; None after the last."""
     put: Register | None = None
-    """Its place in the first ring."""
+    """Address in the first ring to which that column is gathered."""
     rows: int = 0
     """Rows of the kernel that lie in the image."""
     moves: bool = False

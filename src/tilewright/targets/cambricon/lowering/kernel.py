@@ -189,7 +189,7 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
 
 
 def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
-    """The end of VSM; no buffer lies in the part in front of it, either."""
+    """The end of VSM; no buffer lies in the part before it, either."""
     temporaries = _temporaries(nest, machine, "vsm")
     end = max(
         (

@@ -52,7 +52,7 @@ class Pixels(Choices):
     added: Register | None = None
     """Addresses of what is pending in the result and the residual."""
     next_places: list[Register]
-    """Those of the pixels at hand, where a pixel's channels are parted; others lie side by side
+    """Addresses of the current pixels, where a pixel's channels are parted; others lie side by side
     with the pending ones."""
     sizes: list[int]
     """Bytes of an element in them."""

@@ -18,7 +18,7 @@ After::
     kernel 1: MLOAD weights of 1, VLOAD x, MLOAD weights of 2, compute, VSTORE y
     kernel 2: VLOAD y (waits for the store), compute
 
-A load in front of the first tile waits until that tile's operands are there: beside them it would
+A load before the first tile waits until that tile's operands are there: beside them it would
 take half of the bandwidth, while no product runs.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
@@ -149,7 +149,7 @@ class Prefetches:
         possible = [choice for choice in whole if choice.slot is not None]
 
         def left(choice: PlacedWeights) -> tuple[int, int]:
-            """Bytes beside the weights for a kernel that follows, best in front of them: what takes
+            """Bytes beside the weights for a kernel that follows, best before them: what takes
             all of the scratchpad begins there."""
             return max(choice.base, room - choice.base - request.bytes), choice.base
 

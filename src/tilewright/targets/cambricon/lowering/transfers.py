@@ -46,7 +46,7 @@ class Transfers:
         self.segments: dict[TensorOp, Segments] = {}
         """The cuts of weights that are laid out by segment."""
         self.resident: dict[TensorOp, Segments] = {}
-        """Those of them that stay on the chip."""
+        """The cuts of weights that stay on the chip."""
         self.copies: dict[TensorOp, int] = {}
         """Addresses of segments that are copies, as other kernels read the original."""
         self.packed: dict[TensorOp, tuple[int, int]] = {}

@@ -65,7 +65,7 @@ class Result:
     """The results of a simulation, from the simulator's start on."""
 
     cycles: float
-    """When everything had completed."""
+    """Cycle in which everything had completed."""
     instructions: int
     """The number of instructions that were executed."""
     counts: dict[str, int]

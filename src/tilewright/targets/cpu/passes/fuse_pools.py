@@ -75,8 +75,8 @@ def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
 
 
 def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
-    """Why the first kernel's tiles cannot reduce the windows of the pool that begins the second;
-    "" if they can."""
+    """The reason why the first kernel's tiles cannot reduce the windows of the pool that begins the
+    second; "" if they can."""
     anchor, *maps = first.operations
     pool = kernel.anchor
     assert isinstance(anchor, Operation) and isinstance(pool, PoolOperation)

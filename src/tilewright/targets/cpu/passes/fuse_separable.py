@@ -133,7 +133,7 @@ def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
 
 
 def _front(kernel: KernelOp) -> KernelOp | None:
-    """The depthwise convolution's kernel in front of a 1x1 convolution's, if both can be one."""
+    """The depthwise convolution's kernel before a 1x1 convolution's, if both can be one."""
     anchor = kernel.anchor
     if kernel.on_host or not isinstance(anchor, ConvOp):
         return None
@@ -145,7 +145,8 @@ def _front(kernel: KernelOp) -> KernelOp | None:
 
 
 def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
-    """Why a kernel and the one that reads its result are no such pair; "" if they are."""
+    """The reason why a kernel and the one that reads its result are no such pair; "" if they
+    are."""
     depthwise, *maps = first.operations
     anchor = kernel.anchor
     if not isinstance(depthwise, ConvOp) or not isinstance(anchor, ConvOp):

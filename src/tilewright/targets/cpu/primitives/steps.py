@@ -135,7 +135,7 @@ class Loop:
 
     @property
     def head(self) -> str:
-        """The C in front of its body."""
+        """The C before the body of the loop."""
         return f"for (long {self.variable} = 0; {self.variable} < {self.count}; {self.variable}++)"
 
 

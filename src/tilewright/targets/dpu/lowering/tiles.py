@@ -30,7 +30,7 @@ class Axes:
 
     channel: int
     rows: tuple[int, ...]
-    """From outside in: a row of a box is an index along each."""
+    """The axes of rows, outermost first: a row of a box is an index along each."""
     pixel: int | None
 
     @classmethod
@@ -52,7 +52,7 @@ class Tensor:
 
     @cached_property
     def axes(self) -> Axes:
-        """Its axes as those of an image."""
+        """The tensor's axes as those of an image."""
         return Axes.of(len(self.shape))
 
     def address(self, start: Sequence[int]) -> int:

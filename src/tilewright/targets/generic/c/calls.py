@@ -80,7 +80,7 @@ _OPERANDS = (*ROLES, "other")
 
 
 def _group(name: str) -> str:
-    """Which parameters stand on one line: each operand's, each end's, those of the steps."""
+    """The group of parameters that stand on one line: an operand's, an end's, or the steps'."""
     head = name.partition(".")[0]
     return next(
         (prefix for prefix in (*_APART, *_OPERANDS) if head.rstrip("0123456789") == prefix), ""

@@ -115,7 +115,7 @@ class Carried:
             (key, number, row) for number, mine in enumerate(keys) for row, key in enumerate(mine)
         )
         last: tuple[Command, int] | None = None
-        """The command in front, if nothing but signals stands between."""
+        """The command before, if there are only signals in between."""
         waiting: list[tuple[WaitOp, int]] = []
         for _, number, row in entries:
             op = ops[number]

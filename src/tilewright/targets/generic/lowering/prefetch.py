@@ -35,7 +35,8 @@ class Prefetch:
     hoisted: dict[Command, NDArray[np.bool_]] = field(
         default_factory=dict[Command, NDArray[np.bool_]]
     )
-    """Which executions come first; commands that are left out have none."""
+    """Mask of the executions of each command that come first; commands that are left out have
+    none."""
     positions: dict[Command, Column] = field(default_factory=dict[Command, Column])
     """Per command, the place of each execution in its engine's queue, from 0."""
     _reached: dict[str, Column] = field(default_factory=dict[str, Column])

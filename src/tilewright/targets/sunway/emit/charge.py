@@ -1,6 +1,6 @@
 """The cycles that a tile takes to compute, as C for the shim that counts (shim/count.c).
 
-The packages' C has no such line: the manifest has it, and the runner puts it in front of the calls
+The packages' C has no such line: the manifest has it, and the runner puts it before the calls
 of ``compute`` in a copy of the file.
 """
 
