@@ -44,8 +44,7 @@ class InputFile:
 
 
 def file_of(option: str, names: Sequence[str] = ()) -> InputFile:
-    """Parse an option ``NAME=PATH`` or ``PATH``; ``names``, those of the inputs, decide what a text
-    with ``=`` is."""
+    """Parse ``NAME=PATH`` or ``PATH``; the inputs' ``names`` decide what a text with ``=`` is."""
     named = [name for name in names if option.startswith(f"{name}=")]
     if named:
         name = max(named, key=len)

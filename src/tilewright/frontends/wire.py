@@ -31,8 +31,7 @@ class WireError(ValueError):
 
 
 class Wire:
-    """Fields of the messages in a file's bytes, and a limit on the number of fields that are
-    read."""
+    """Fields of the messages in a file's bytes, and a limit on how many of them are read."""
 
     def __init__(self, data: memoryview, most: int) -> None:
         self.data = data

@@ -97,8 +97,7 @@ def _pair_apart(machine: Machine, pattern: Pattern) -> str:
 
 
 def _writers(machine: Machine, vertex: Vertex) -> list[Primitive]:
-    """The primitives that leave a vertex's result somewhere: it may be a map after their own
-    operation."""
+    """The primitives that leave a vertex's result somewhere: it may be a map after their anchor."""
     return [
         primitive
         for primitive in machine.primitives

@@ -34,8 +34,7 @@ HALF = GROUP // 2
 
 
 def groups(channels: int) -> int:
-    """The number of groups of ``GROUP`` that ``channels`` input channels make, the last one perhaps
-    not full."""
+    """The number of groups of ``GROUP`` input channels, the last one perhaps not full."""
     return ceil_div(channels, GROUP)
 
 

@@ -185,8 +185,7 @@ def _prepare(state: CompilationState) -> dict[str, Objection]:
 
 
 def objection_to(op: Operation, machine: Machine) -> Objection | None:
-    """The reason why the machine's accelerator cannot run an operation, and a change that would
-    help."""
+    """The reason why the accelerator cannot run an operation, and a change that would help."""
     refused = objection(op, machine)
     if refused is None:
         return None
@@ -211,8 +210,7 @@ class _Fates:
         for op in operations_of(imported):
             self.origin.setdefault(op.node_name, []).append(op)
         self.places: dict[KernelOp, tuple[str, CompilationState]] = {}
-        """The name of each kernel, after the name of the loop around it if any, and its
-        compilation."""
+        """The name of each kernel, after that of the loop around it, and its compilation."""
         self._enter_all(state, "")
 
     def _enter_all(self, state: CompilationState, before: str) -> None:

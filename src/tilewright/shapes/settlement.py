@@ -18,8 +18,7 @@ class TensorDims:
 
     name: str
     dims: Dims | None
-    """Dims as stated; None if not even the rank is. A dim without a size or name is called
-    ``NAME.AXIS``."""
+    """Dims as stated, those without a size or name as ``NAME.AXIS``; None without a rank."""
     dtype: str = ""
     """NumPy's name of the element type; empty if it is not stated."""
     bounds: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])

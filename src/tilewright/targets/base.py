@@ -42,8 +42,7 @@ class Target(ABC):
     name: str
     description: str
     family: str = ""
-    """The family whose own keys its machines may have (machine/records.py): the name of its
-    folder."""
+    """Family whose own keys its machines may have (machine/records.py): the name of its folder."""
     take_lengths: bool = False
     """True if one program may run at any length of an input's axis, up to the one that it was
     compiled for (``Compilation.free``)."""

@@ -45,8 +45,7 @@ from tilewright.tile.queues import (
 )
 
 PART = "a part ends"
-"""The reason why a barrier ends the block that each of several cores runs for its parts of a
-result."""
+"""Reason why a barrier ends the block that each of several cores runs for its parts of a result."""
 
 
 Handover = assignment.Handover[Block, Operation, BufferOp]

@@ -368,8 +368,7 @@ def check_compute(compute: ComputeOp) -> None:
 
 @check.register
 def check_event(event: EventOp) -> None:
-    """Check that an event is between two engines, has ids, and a buffer whose visits several of
-    them follow."""
+    """Check an event: two engines, ids, and a buffer whose visits several of the ids follow."""
     where = event.name
     for engine in (event.source_engine, event.target_engine):
         _check_engine(engine, where)

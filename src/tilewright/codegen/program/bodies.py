@@ -46,8 +46,7 @@ def package_bytes(compilation: Compilation) -> tuple[int, int]:
 
 
 def bases_of_bodies(compilation: Compilation, bases: Bases) -> dict[str, Bases]:
-    """Bases of the arenas of loops' bodies, by the loops' symbols, if the network's own are at
-    ``bases``."""
+    """Bases of the arenas of loops' bodies by the loops' symbols, given the network's ``bases``."""
     weights, working = _own_bytes(compilation)
     weights = bases.weights + align_up(weights, ALIGNMENT)
     working = bases.activations + align_up(working, ALIGNMENT)

@@ -82,8 +82,7 @@ class ProgramFile(BaseModel):
     """Addresses of the arenas, and of the machine's own image, in main memory."""
     kernels: tuple[KernelRow, ...]
     steps: tuple[tuple[str, int], ...]
-    """The program's steps in order: ``words K`` (kernel K) or ``host N`` (the network's N-th
-    operation)."""
+    """Steps in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
     host_seconds: dict[int, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """Predicted seconds of the host's steps by N, where the machine describes its host."""
 

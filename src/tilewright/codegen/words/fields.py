@@ -252,8 +252,7 @@ class Format:
         return columns
 
     def invalid(self, units: Units) -> NDArray[np.bool_]:
-        """Mask of the instructions, [count, units], that set bits of no field, or values that do
-        not exist."""
+        """Mask of [count, units] instructions that set bits of no field, or unknown values."""
         bad = np.any(units & ~self.masks, axis=1)
         for field in self.fields:
             if field.choices or field.flags:

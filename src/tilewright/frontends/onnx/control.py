@@ -247,8 +247,7 @@ class Rounds:
     state: Sequence[Item]
     """The carried values before the first round."""
     sequences: Sequence[tuple[Value, int, bool]]
-    """The tensors of which each round reads an index, the axis, and True if it counts from the
-    end."""
+    """Tensors of which each round reads an index, the axis, and True if it counts from the end."""
     leads: int = 0
     """1 for a Loop: the body takes the round's number and the condition first, and gives the
     condition first."""

@@ -30,8 +30,7 @@ BY_CHANNEL = operators("homogeneous")
 VIEWS = operators("view")
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares of a channel's excess that the search moves to the weights, from 0 to 1; 0.5 splits it
-evenly."""
+"""Shares of a channel's excess that the weights are given, from 0 to 1; 0.5 splits it evenly."""
 
 FLOOR = 1e-3
 """Channels and weights are taken to be at least this part of the largest, to bound factors."""

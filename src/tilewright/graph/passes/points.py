@@ -178,8 +178,7 @@ class Points:
         return self._root(self._classes[value])
 
     def argument_class(self, argument: SSAValue, outer: SSAValue) -> PointClass:
-        """The scale class of a kernel's operand; weights have one for each kernel that reads
-        them."""
+        """The scale class of a kernel's operand; weights have one for each kernel with them."""
         if not isinstance(outer.owner, WeightOp):
             return self.class_of(outer)
         if argument not in self._classes:

@@ -41,8 +41,7 @@ class ShortFloats:
         return ELEMENTS[self.format.name]
 
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
-        """Rewrite the network in place. Returns the rounded value of each tensor that is
-        rounded."""
+        """Rewrite the network in place. Returns each rounded tensor's rounded value."""
         rounded: dict[SSAValue, SSAValue] = {}
         steps = network.operations
         for op in steps:

@@ -161,8 +161,7 @@ def _common_point(value: SSAValue, ctx: CompilerContext) -> int | None:
 
 
 def _objection(step: _Step, ctx: CompilerContext) -> str | None:
-    """The reason why a step and its readers state no binary point of the machine; None if they
-    do."""
+    """The reason why a step and its readers state no binary point of the machine, or None."""
     bits = ctx.machine.fixed_bits
     integers = step.result if step.op.operation == _QUANTISE else step.inputs[0]
     element = element_name(tensor_type(integers).element_type)

@@ -31,8 +31,7 @@ class Node:
     properties: Mapping[str, int] = field(default_factory=dict[str, int])
     """The values that conditions of patterns refer to: machine/patterns.py, PROPERTIES."""
     fixed: str = ""
-    """The reason why it is never a part of a group: it is a view, or runs on the host; "" if it can
-    be."""
+    """The reason why it is never in a group: it is a view, or runs on the host; "" if it can be."""
     nodes: tuple[str, ...] = ()
     """Names of the model's nodes."""
     kernel: KernelOp | None = None

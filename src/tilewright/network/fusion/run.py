@@ -32,8 +32,7 @@ class PricedCandidate:
     fused: float | None
     """Cycles of the fused kernel; None if the group cannot be one kernel."""
     problem: Problem | None = None
-    """The reason against the fusion: it cannot be one kernel, or gains too little. None if it
-    pays."""
+    """The reason not to fuse: there is no such kernel, or it gains too little. None if it pays."""
     kept: int = 0
     """The number of results between the kernels of which each tile leaves rows on the chip to the
     next."""

@@ -282,8 +282,7 @@ class Tiling:
         return self.places.around[self._loops]
 
     def _total(self, number: int, column: Callable[[int], Ints], of: int) -> int:
-        """The sum of a column over all executions. Tilings of one tile with the same loops share
-        it."""
+        """The sum of a column over all executions, which tilings with the same loops share."""
         known = self.shape.totals
         count = len(self.places.all)
         unit = number - count if number >= count else self.places.all[number].unit

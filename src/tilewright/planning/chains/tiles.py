@@ -183,8 +183,7 @@ class Tile:
         return Span(next(iter(loops), ""), start, size * full)
 
     def felt(self, number: int, kept: Kept) -> Kept:
-        """``kept``, if what is kept changes the tiles of a kernel: its own, or those of a later
-        kernel."""
+        """``kept``, if the kept rows change the tiles of this kernel or of a later one; else ()."""
         names = [unit.kernel.output.name for unit in self.units[number:]]
         return kept if any(slide.name in names for slide in kept) else ()
 

@@ -28,8 +28,7 @@ class ByNode:
     """A planner of the kernels that compute certain nodes; another one plans the rest."""
 
     plans: Mapping[str, Callable[[Kernel], Plan]]
-    """Planner of the kernel that computes a node, by node; nodes that one kernel may compute share
-    it."""
+    """Planner of the kernel that computes a node, by node; nodes of one kernel may share it."""
     where: Mapping[str, str]
     """The place in the user's input that names each node."""
     code: str

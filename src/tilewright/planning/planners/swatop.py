@@ -63,8 +63,7 @@ ROWS = 60_000
 """Tilings of one cut of the result; sizes are thinned out where there are more."""
 
 STEP = 0.8
-"""The largest ratio of a tile's size to the next larger one that is tried (FactorVar, section
-4.2)."""
+"""The largest ratio of a tile's size to the next larger one (FactorVar, section 4.2)."""
 
 VECTOR = 4
 """Sizes beyond two vectors are whole ones."""

@@ -26,8 +26,7 @@ EFFORTS = ((False, False), (True, False), (False, True), (True, True))
 tried; the preferred first."""
 
 FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
-"""Batch dims of a product after its first: an instruction covers one batch dim, loops cover the
-others."""
+"""Batch dims of a product after its first: an instruction covers one, loops the others."""
 
 
 def candidate_sizes(
@@ -65,8 +64,7 @@ def _is_even_part(size: int, extent: int) -> bool:
 
 
 def _evened(extent: int, size: int, granule: int) -> int:
-    """The size with which as many tiles become equally large, if they take no more granules; else
-    ``size``."""
+    """The size that makes as many tiles equally large, if that takes no more granules."""
     trips = -(-extent // size)
     equal = -(-extent // trips)
     return equal if trips * -(-equal // granule) == -(-extent // granule) else size

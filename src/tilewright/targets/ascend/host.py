@@ -32,8 +32,7 @@ COUNTS = (
 """The names of the core's counters; reads, writes and copies are bytes."""
 
 ORDERS = (0, *range(1, 13))
-"""Orders of the pipes: as issued (0), and each pipe as early and as late as can be; larger numbers
-are seeds."""
+"""Orders of the pipes: as issued (0), each as early and as late as can be, and seeds."""
 
 
 POISON = 0xFF

@@ -194,8 +194,7 @@ def _convolution(width: int) -> Primitive:
 
 
 def _depthwise(width: int) -> Primitive:
-    """Depthwise convolutions of elements of ``width`` bytes: each block of channels by a
-    diagonal."""
+    """Depthwise convolutions of elements of ``width`` bytes: a diagonal for each channel block."""
     block = {"c": block_elements(width)}
     channels = _cubes("c", "ow") | block
     return _of_cube(
@@ -235,8 +234,7 @@ def _of_cube(
     right: Storage,
     **others: Any,
 ) -> Primitive:
-    """A primitive of operands of ``width`` bytes, whose results leave L0C with an epilogue in
-    UB."""
+    """A primitive of operands of ``width`` bytes; its results leave L0C with an epilogue in UB."""
     primitive = Primitive(
         name=name,
         operations=(operation,),

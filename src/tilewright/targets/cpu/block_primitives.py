@@ -66,8 +66,7 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
 
 
 def separable(lanes: int, vectors: float) -> Primitive:
-    """A depthwise convolution and the 1x1 convolution after it: scratch holds a block of the
-    former."""
+    """A depthwise convolution and the 1x1 one after it: scratch holds a block of the former."""
     return c_function(
         "separable_conv",
         "separable_conv",

@@ -64,8 +64,7 @@ class Processor(Build):
 
 
 BLOCK_CYCLES = 48.0
-"""``block_cycles`` of processors with AMX: a row of a tile takes a cycle, and there are three
-products of pieces."""
+"""``block_cycles`` with AMX: a row of a tile takes a cycle, and pieces make three products."""
 
 
 def _of(name: str, lanes: int, registers: int, vectors_per_cycle: float, **more: Any) -> Processor:

@@ -1,5 +1,4 @@
-"""Rules that move padding into the operation after it, and turn means over whole images into
-pools."""
+"""Rules that move padding into the next operation, and turn means of whole images into pools."""
 
 from __future__ import annotations
 

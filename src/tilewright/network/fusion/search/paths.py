@@ -59,8 +59,7 @@ class _Chains:
             for position, vertex in enumerate(chain)
         }
         self.edges: list[dict[tuple[int, int], int]] = [{} for _ in self.chains]
-        """For each chain, the groups by the positions from and to which they lead; of several the
-        cheapest."""
+        """For each chain, the cheapest groups by the positions from and to which they lead."""
         self.joins: dict[int, list[_Join]] = {}
         """For nodes that read several tensors, the groups that take them into a chain."""
         for number in self.cover.useful:

@@ -115,8 +115,7 @@ class Vectors:
 
     @contextmanager
     def loop(self, count: Value) -> Generator[Value]:
-        """Write what follows into a loop; gives its variable. One iteration is written without a
-        loop."""
+        """Write what follows into a loop; gives its variable. One iteration needs no loop."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1
         if count == 1:
@@ -136,8 +135,7 @@ class Vectors:
         columns: int,
         scalar: str = "",
     ) -> None:
-        """``out = name(sources)`` for ``rows`` rows of ``columns`` elements; ``scalar`` is a C
-        expression."""
+        """``out = name(sources)`` for ``rows`` rows of ``columns`` elements; ``scalar`` is C."""
         if name == "cast":
             name = CASTS[sources[0].element, out.element]
         grids = (out, *sources)

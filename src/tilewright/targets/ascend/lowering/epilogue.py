@@ -88,8 +88,7 @@ class Function:
         return [step.renamed({"x": "tile", "out": "tile"}) for step in self.recipe.steps]
 
     def statements(self, tile: Place, halves: Value, most: int, loop: str) -> list[Statement]:
-        """The function of ``halves`` halves side by side, in whole repeats; ``most`` at the
-        most."""
+        """The function of ``halves`` halves (``most`` at most) side by side, in whole repeats."""
         wide = isa.WIDTHS[self.element]
         lanes = REPEAT_BLOCKS * BLOCK // wide
 

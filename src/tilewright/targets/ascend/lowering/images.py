@@ -321,8 +321,7 @@ class Convolutions(Forms):
         return Place(outer.buffer, (channel * plane + first) * BLOCK + number * size), plane
 
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
-        """The tile of a second summand. The padding of its last block of positions is filled once,
-        before."""
+        """The tile of a second summand. The padding of its last block is filled once, before."""
         spans = self.spans(home.spans)
         count, whole = self._positions(spans)
         if not isinstance(count, int) or count != whole:

@@ -134,8 +134,7 @@ class Launches:
     """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies after
     them is of no value, and may be computed or not."""
     ends: Mapping[str, Count] = field(default_factory=dict[str, Count])
-    """The number of indices that a launch has of each dim of an elementwise kernel
-    (elements.py)."""
+    """Number of indices that a launch has of each dim of an elementwise kernel (elements.py)."""
     longest: int = 0
     """The most that ``LENGTH`` is; 0 where a launch has none."""
     work: int = 0

@@ -131,8 +131,7 @@ class Moved(Tiled):
         pitch = self.pitch_of(home.op, columns)
 
         def rows_of(local: int, at: int, blocks: int) -> Loop:
-            """Copy ``blocks`` blocks of each row, from block ``local`` in UB to element ``at`` of
-            the row."""
+            """Copy ``blocks`` blocks of each row, from block ``local`` in UB to element ``at``."""
             loop = Loop("row", rows.size)
             place = Place(home.buffer, loop.variable * pitch + local * BLOCK)
             to = main.at(loop.variable * (length * 2) + at * 2)
@@ -412,8 +411,7 @@ class Padded(Moved):
         return when("inside", self._inside(spans), [copy])
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """Store the padding before the run, the run, and the padding after it; for other tiles the
-        padding alone."""
+        """Store the padding before the run, the run, and the padding after it; or padding alone."""
         assert isinstance(outer, Tensor)
         main = Place(outer, self.start_of(home.op, home.spans))
         end, inside = self.first + self.count, self._inside(home.spans)

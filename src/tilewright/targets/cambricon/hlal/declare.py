@@ -44,8 +44,7 @@ _SHORT: dict[str, dict[int, tuple[int, ...]]] = {
     "tensor": {1: (3,), 2: (0, 3), 3: (1, 2, 3), 4: (0, 1, 2, 3)},
     "filter": {1: (3,), 2: (0, 3), 3: (0, 2, 3), 4: (0, 1, 2, 3)},
 }
-"""The axes whose extents a declaration of 1 to 4 extents gives, by their number; the others are
-1."""
+"""Axes whose extents a declaration of 1 to 4 extents gives, by their number; the others are 1."""
 
 
 @dataclass

@@ -19,8 +19,7 @@ Steps = Sequence[Callable[[], None]]
 
 
 class Pixel(Protocol):
-    """Function that emits the code of one pixel; the instructions of ``between`` go between its
-    products."""
+    """Function that emits the code of a pixel, with ``between`` between its products."""
 
     def __call__(self, between: Steps = ()) -> None:
         """Emit the code, with the given steps in between."""
@@ -64,8 +63,7 @@ class Pixels(Choices):
     """Address of the biases of what is pending."""
     base: Register
     halves: Register
-    """Sum of the addresses of two batches' sums, from which each gives the other; ``base``: the
-    current one."""
+    """Sum of the addresses of two batches' sums; ``base``: that of the current one."""
 
     def each_pixel(
         self, at: Register, matrices: list[Register], width: Value, kernel: Value

@@ -20,8 +20,7 @@ from tilewright.targets.cambricon.lowering.windows import Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
 
 MOST_ELEMENTS = 1 << 17
-"""The most elements of a window whose mean is exact; larger ones only if they are a power of
-two."""
+"""Most elements of a window whose mean is exact; larger ones only if they are a power of two."""
 
 
 def check_area(area: int, where: str) -> None:

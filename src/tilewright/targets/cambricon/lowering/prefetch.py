@@ -195,8 +195,7 @@ class Prefetches:
         slot: PrefetchSlot | None,
         cycles: float,
     ) -> None:
-        """Record a lowered kernel: it takes ``cycles`` cycles if its first weights are on the
-        chip."""
+        """Record a lowered kernel: ``cycles`` are those with its first weights on the chip."""
         self._passed.append(_Passed(tuple(used), slot, cycles))
 
     @property

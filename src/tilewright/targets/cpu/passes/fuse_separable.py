@@ -145,8 +145,7 @@ def _front(kernel: KernelOp) -> KernelOp | None:
 
 
 def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
-    """The reason why a kernel and the one that reads its result are no such pair; "" if they
-    are."""
+    """Reason why a kernel and the one that reads its result are no such pair; "" if they are."""
     depthwise, *maps = first.operations
     anchor = kernel.anchor
     if not isinstance(depthwise, ConvOp) or not isinstance(anchor, ConvOp):

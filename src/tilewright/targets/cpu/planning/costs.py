@@ -36,8 +36,7 @@ class CacheCosts(BaseModel):
     panels: float = Field(default=0.4, gt=0, le=1)
     """The same of the first cache and panels of weights that are transformed beside products."""
     streamed: float = Field(default=0.3, ge=0, le=1)
-    """Part, from 0 to 1, of the time to read weights for the first time that products do not
-    hide."""
+    """Part, 0 to 1, of the time to read weights for the first time that products do not hide."""
     refetched: float = Field(default=0.3, ge=0, le=1)
     """Part of the time to read what the second cache did not keep of a block's scratch that does
     not hide behind products, beside what comes of the two overlapping."""

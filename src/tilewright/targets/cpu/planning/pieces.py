@@ -151,8 +151,7 @@ def scratch_words(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 
 FEWEST = POINTS // 2
-"""The fewest points for which a matrix tile pays: with fewer, weights are read an extra time for
-nothing."""
+"""The fewest points for which a matrix tile pays: fewer do not repay reading the weights."""
 
 _VECTORS = (2, 4, 8, 16, 32)
 

@@ -27,8 +27,7 @@ class Word:
     image: str
     """The C function that gives one word of the image in every lane."""
     part: str
-    """The C function of some elements of a word: it takes how many to skip, and how many to
-    take."""
+    """C function of some elements of a word: it takes how many to skip, and how many to take."""
     weights: str
     dot: str
     bytes: bool = True

@@ -90,8 +90,7 @@ class Tile:
     place: int = 0
     """The place of its first row, in a circular buffer."""
     circle: int = 0
-    """Rows of the circular buffer, a number of whole turns round the banks; 0 if the buffer is not
-    circular."""
+    """Rows of the circular buffer, a number of whole turns round the banks; 0: not circular."""
     widest: int = 0
     """Bank rows of a turn of the circular buffer's widest tile. All tiles have as much, so that
     rows take the places of those that are oldest, whatever the widths of their tiles."""

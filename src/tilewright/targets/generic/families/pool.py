@@ -45,8 +45,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
 {MEETING}{accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """The fields of an instruction: sizes, window, divisor, operands, accumulation and
-        steps."""
+        """Fields of an instruction: sizes, window, divisor, operands, accumulation and steps."""
         bits = size_bits(machine, part)
         return (
             selector("function", self.operations, "what is taken of a window"),

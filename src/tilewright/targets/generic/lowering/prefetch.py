@@ -35,8 +35,7 @@ class Prefetch:
     hoisted: dict[Command, NDArray[np.bool_]] = field(
         default_factory=dict[Command, NDArray[np.bool_]]
     )
-    """Mask of the executions of each command that come first; commands that are left out have
-    none."""
+    """Mask of the executions of each command that come first; other commands are left out."""
     positions: dict[Command, Column] = field(default_factory=dict[Command, Column])
     """Per command, the place of each execution in its engine's queue, from 0."""
     _reached: dict[str, Column] = field(default_factory=dict[str, Column])

@@ -17,8 +17,7 @@ from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.iteration import own_extents
 
 CALL = re.compile(r"( *)compute(?:_(\d+))?\(&at,")
-"""Pattern of the call of a tile's code in the emitted C; of several computes, with the number of
-each."""
+"""Pattern of the call of a tile's code in the emitted C, with the compute's number if any."""
 
 
 def charge_texts(program: ProgramOp, machine: Machine) -> list[str]:
