@@ -54,7 +54,7 @@ PASSING = frozenset(operators("selecting"))
 CHOOSING = frozenset(
     ("sub", "equal", "less", "less_equal", "bit_not", "bit_and", "bit_or", "select")
 )
-"""With constants, these compute masks of what is kept."""
+"""Operations that compute, with constants, masks of the elements that are kept."""
 
 
 Seen = Callable[[SSAValue], Bounds]

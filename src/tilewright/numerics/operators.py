@@ -44,7 +44,7 @@ class Function:
     type T, with F(name) for a function of the C library and name_##S(a) for another one of these.
     Vectors take element by element what vectors.h has no form of."""
     traits: tuple[Trait, ...] = ()
-    """Beside "map" and "function"."""
+    """Traits of the operation beside "map" and "function"."""
     parameters: Mapping[str, float] = field(default_factory=dict[str, float])
     """Attributes with their defaults, in the order in which they follow ``a``."""
 

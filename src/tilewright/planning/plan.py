@@ -51,7 +51,7 @@ class Plan:
 
     schedule: Schedule
     predicted_cycles: float
-    """By the cost model."""
+    """Cycles by the cost model."""
     moved_bytes: int
     """Through main memory, both ways."""
     physical_bound: float

@@ -131,7 +131,7 @@ def buffers_of(op: Command) -> list[BufferOp]:
 
 
 ROWS = "rows of "
-"""In a wait, before the name of the buffer: each instruction of the command waits for those that
+"""Prefix of a buffer's name in a wait: each instruction of the command waits for those that
 touch the same rows of the buffer."""
 
 

@@ -1,7 +1,7 @@
 """The files that all packages of instruction words have in common, written and read.
 
 program.bin     the instruction words
-weights.bin     the arena of weights, as it lies in main memory
+weights.bin     the arena of weights, as in main memory
 *.bin           an image of the machine's own, which follows the activations in main memory
 network.mlir    the graph with placements, for what the host does
 program.json    the machine, addresses, and which words belong to which kernel

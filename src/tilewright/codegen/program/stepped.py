@@ -52,7 +52,7 @@ class Times:
 
     cycles: int
     kernel_cycles: NDArray[np.float64]
-    """By how much each moved the end of all before it."""
+    """Cycles by which each kernel moved the end of all before it."""
     kernel_start: NDArray[np.float64]
     kernel_end: NDArray[np.float64]
     kernel_bytes: NDArray[np.int64]

@@ -185,4 +185,4 @@ RULES: Mapping[str, Rule] = {
     "SequenceLength": _length,
     "SplitToSequence": _split,
 }
-"""By operator; each is given its operands as they are."""
+"""Functions by operator; each is given its operands as they are."""

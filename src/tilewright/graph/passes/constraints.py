@@ -454,7 +454,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         _larger,
     ),
 )
-"""In the order in which they are checked; the first that fails gives the reason."""
+"""Rules in the order in which they are checked; the first that fails gives the reason."""
 
 _MOST_VALUES = 16
 """Values of the machine that a remedy changes at most."""

@@ -35,7 +35,7 @@ class StatedPoints:
 
     count: int = 0
     nodes: dict[str, int] = field(default_factory=dict[str, int])
-    """By the nodes that compute them."""
+    """Binary points by the nodes that compute the values."""
     left: list[str] = field(default_factory=list[str])
     """Reasons why pairs state no point and run on the host: one sentence each."""
 

@@ -47,7 +47,7 @@ class _Item:
     place: tuple[Ints | int, ...]
     """Columns by which executions come one after the other in the program."""
     touched: dict[int, Touched] = field(default_factory=dict[int, Touched])
-    """By buffer, what was found of it."""
+    """The range of each buffer that the command accesses."""
     seen: dict[int, Ints] = field(default_factory=dict[int, Ints])
     """By buffer, the filling that each execution sees."""
 

@@ -38,9 +38,9 @@ class Tiling:
     order: tuple[str, ...]
     inner: tuple[Inner, ...]
     kept: tuple[tuple[str, int], ...] = ()
-    """With the rows of each that tiles compute ahead."""
+    """Results whose rows are kept, each with the rows that tiles compute ahead."""
     slots: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """By operand and, for what lies on the way, memory."""
+    """Slots by operand, and by memory for buffers on the way."""
     homes: list[Memory] = field(default_factory=list[Memory])
     """The memory in which each buffer lies, as ``fits`` finds."""
     modelled_cycles: float = 0.0

@@ -32,7 +32,7 @@ def slides(operand: Operand, extents: Mapping[str, int]) -> bool:
 
 
 def gathered(operand: Operand, stage: Stage) -> Operand:
-    """The operand as it lies in the buffer of a move that gathers its windows: an axis for each dim
+    """The operand in the buffer of a move that gathers its windows: an axis for each dim
     of the stage that the image depends on, those of windows and then channels last."""
     alone = {axis.dims[0] for axis in operand.access if len(axis.dims) == 1}
     read = [dim for dim in stage.extents if dim in operand.dims]
@@ -49,7 +49,7 @@ def gathered(operand: Operand, stage: Stage) -> Operand:
 
 
 def beside(operand: Operand, stage: Stage, primitive: Primitive) -> Operand:
-    """An operand of a stage as it lies next to the primitive: gathered where that asks for it and
+    """An operand of a stage next to the primitive: gathered where that asks for it and
     the operand is read through windows."""
     storage = primitive.operands.get(operand.role)
     if storage is None or not storage.gathered or not slides(operand, stage.extents):

@@ -31,7 +31,7 @@ class AscendMachine(OwnPasses, FormsKernels):
     fastest of each."""
 
     def dims(self) -> frozenset[str]:
-        """The dims that elements.py gives a kernel."""
+        """The dims of kernels in elements.py."""
         return DIMS
 
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:

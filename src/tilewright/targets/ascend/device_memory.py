@@ -45,7 +45,7 @@ class DeviceMemory:
     bytes: int = 0
     """The bytes of the arena."""
     values: dict[SSAValue, Placed] = field(default_factory=dict[SSAValue, Placed])
-    """By the value that was there first (``origin``)."""
+    """Places by the value that was there first (``origin``)."""
     work: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     """The offset of each buffer of a kernel, by its step and the buffer's number."""
     before: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])

@@ -48,7 +48,7 @@ ELEMENTS = {
 """Element types of values -> those of CCE C."""
 
 INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
-"""The same of indices of look-ups, which the scalar unit reads."""
+"""Element types of indices of look-ups, which the scalar unit reads -> those of CCE C."""
 
 COPIES = {
     ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),

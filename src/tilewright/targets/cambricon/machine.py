@@ -71,18 +71,20 @@ SUM_BYTES = 14
 """Bytes of the reserved part for each output channel: two sums, a bias and a zero."""
 
 MAXIMUM_BYTES, MEAN_BYTES = 2, 10
-"""The same of pooling: a zero; and for means a sum and two divisors beside it."""
+"""Reserved bytes per channel for pooling: a zero; and for means a sum and two divisors beside
+it."""
 
 MATRIX_MEAN_BYTES, SIDE = 8, 16
-"""The same of means in the matrix scratchpad: a sum, a divisor and a zero; and the longest side of
-their windows, each of whose pixels takes a one."""
+"""Reserved bytes per channel for means in the matrix scratchpad: a sum, a divisor and a zero; and
+the longest side of their windows, each of whose pixels takes a one."""
 
 COLUMNS_BYTES = 14
-"""The same of pooling in the matrix scratchpad: a zero, and room for least numbers and a one. That
-scratchpad has three times the part of VSM for it: for the columns of windows, three times."""
+"""Reserved bytes per channel for pooling in the matrix scratchpad: a zero, and room for least
+numbers and a one. That scratchpad has three times the part of VSM for it: for the columns of
+windows, three times."""
 
 LRN_BYTES = 19
-"""The same of the gradient of local response normalisation: squares, sums, two factors."""
+"""Reserved bytes per channel for the gradient of LRN: squares, sums, two factors."""
 
 EPILOGUE = (("add",), ("relu", "clip"), ("requantise",), ("table",))
 MAPS = ("add", "sub", "mul", "max", "min", "relu", "clip", "requantise")

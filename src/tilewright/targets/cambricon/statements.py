@@ -65,7 +65,7 @@ class Statement:
     """
 
     mnemonic: str = ""
-    """In capitals; without modifiers."""
+    """The mnemonic in capitals, without modifiers."""
     operands: tuple[Part, ...] = ()
     modifiers: Mapping[str, int] = field(default_factory=dict[str, int])
     label: str | None = None

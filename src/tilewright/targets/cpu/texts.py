@@ -23,7 +23,7 @@ SYSTEM_FLAGS = ("-fPIC", "-pthread")
 """Flags that ask for shared libraries and threads, which packages for no system do without."""
 
 Values = Mapping[str, object]
-"""By the names in templates."""
+"""Values by the names in templates."""
 
 
 def text(template: str, values: Values) -> str:

@@ -20,7 +20,7 @@ class Operation:
     """One instruction of a program, ready to be executed."""
 
     number: int
-    """In the program, from 0."""
+    """Number of the instruction in the program, from 0."""
     instruction: CoreInstruction
     fields: Mapping[str, int]
     """Values of the instruction's own fields, and of those of the INIT before it."""

@@ -77,7 +77,7 @@ def result_views(
 def circle_touches(
     columns: Columns, role: str, box: Touch, rows: int, first: Column | int = 0
 ) -> list[Touch]:
-    """A box as it lies where rows turn: its rows up to the last place, and those from place 0.
+    """A box in a circular buffer: its rows up to the last place, and those from place 0.
 
     ``rows`` is the axis of rows, ``first`` the row at which the box begins.
     """

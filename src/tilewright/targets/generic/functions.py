@@ -41,7 +41,7 @@ class Function:
     fixed_parameters: tuple[str, ...] = ()
     float_parameters: tuple[str, ...] = ()
     table: bool = False
-    """On fixed point, interpolated in a table."""
+    """True if fixed point interpolates it in a table."""
     on_fixed: bool = True
     integer_parameters: tuple[str, ...] = ()
     """Attributes of an affine map: factors and scales are floats, the others integers."""

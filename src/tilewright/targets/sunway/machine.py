@@ -125,8 +125,8 @@ one of columns, of two multiply-adds in the mean, and lies in LDM between them: 
 busier pipeline with its share of the indices; loops over tiles take 30 more."""
 
 TRANSFORM_BACK = "n*c*th*tw*(5*p+10*r*s+30)"
-"""The same of products, which are read where they lie; elements of the result are taken one by one
-through the rest of the chain."""
+"""Cycles of a tile of products that are transformed back, and read where they lie; elements of the
+result are taken one by one through the rest of the chain."""
 
 WINDOWS = "n*c*kh*kw*oh*(2*ow+24)"
 """Cycles of a tile of windows that are written side by side: an element is loaded and stored by

@@ -31,7 +31,7 @@ class Home:
     whole: View
     spans: Spans
     frame: tuple[str, ...] = ()
-    """In UB: the dims of its axes, which are the result's, perhaps with the last and another one
+    """Dims of its axes in UB, which are the result's, perhaps with the last and another one
     exchanged, as rows of main memory stay rows."""
 
 

@@ -150,7 +150,7 @@ class Launches:
         return refuse("lower-operation", reason, node, help)
 
     def operand(self, operand: Operand, *, indices: bool = False) -> Value:
-        """An operand of the kernel, as it lies in main memory; ``indices`` are integers."""
+        """An operand of the kernel, in main memory; ``indices`` are integers."""
         known = INDEX_ELEMENTS if indices else ELEMENTS
         return self._value(operand, "operand", self.numbers[operand.name], known)
 
@@ -182,7 +182,7 @@ class Launches:
         return Value(argument, shape, element, layout)
 
     def constant(self, data: Array, shape: tuple[int, ...], element: str, layout: str) -> Value:
-        """Bytes that the package holds: ``data`` as it lies in that layout."""
+        """Bytes in the package: ``data`` in that layout."""
         at = len(self.device.constants)
         self.device.constants += data.tobytes() + bytes(SLACK + -(data.nbytes + SLACK) % 512)
         argument = Argument(name="", kind="constant", number=at, bytes=data.nbytes + SLACK)

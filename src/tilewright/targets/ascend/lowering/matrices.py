@@ -111,7 +111,7 @@ class Products(Forms):
             elif bytes_each > 2 or layout != blocks:
                 raise refuse("lower-operation", f"{name} lies in {layout}")
         self.axes: dict[str, Axes] = {}
-        """By the names of tensors."""
+        """Axes by the names of tensors."""
         for op in program.walk():
             name = op.tensor_op.symbol.data if isinstance(op, BufferOp) else ""
             if isinstance(op, BufferOp) and name in self.operands and not is_row(op.tensor_op):

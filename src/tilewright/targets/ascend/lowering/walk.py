@@ -103,7 +103,7 @@ class Home:
 
 
 Homes = dict[SSAValue, Home]
-"""By the values of buffers."""
+"""Homes by the values of buffers."""
 
 
 class Forms(ABC):
@@ -214,7 +214,7 @@ class Chain:
         self.computes: dict[ComputeOp, Forms] = {}
         self.buffers: dict[BufferOp, Forms] = {}
         self.tensors: dict[str, Forms] = {}
-        """By name; of what stays on the chip, none."""
+        """Tensors by name; none for what stays on the chip."""
         for op in program.walk():
             if isinstance(op, ComputeOp):
                 self.computes[op] = make(op)
@@ -250,7 +250,7 @@ class Walk:
     program: ProgramOp
     chain: Chain
     tensors: Mapping[str, Tensor]
-    """By the names that the program has for them."""
+    """Tensors by their names in the program."""
     homes: Homes
     """The homes of the program's buffers that the walk has visited."""
     free: Mapping[str, Value] = field(default_factory=dict[str, Value])

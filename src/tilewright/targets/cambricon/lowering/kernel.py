@@ -71,7 +71,7 @@ CODES: Mapping[str, type[Code]] = {
     "concat": Join,
     "maximum_gradient": MaximumGradient,
 }
-"""By the anchor's operation; all others are maps."""
+"""Code by the anchor's operation; all other operations are maps."""
 
 MATRIX_CODES: Mapping[str, type[Code]] = {
     "matmul": Outer,

@@ -49,7 +49,7 @@ RANGE_COUNT, RANGES = 112, 120
 """Accesses of each unit's last instruction, up to four: memory, first byte, the byte after the
 last, whether it is written."""
 ACCESS = 200
-"""The same of the instruction at hand."""
+"""Accesses of the current instruction, as in RANGES."""
 EVENT, OWNER, MOVED, COUNTS = 216, 224, 232, 240
 """The event and kernel of each unit's running transfer; bytes by move; instructions by opcode."""
 SIZES, BASES, INTEGERS = 496, 500, 504

@@ -47,7 +47,7 @@ class Method:
 
     form: Form
     kernel: Kernel
-    """With the primitive's layouts, and room for as much scratch as there may be."""
+    """The kernel with the primitive's layouts, and room for as much scratch as there may be."""
     primitive: Primitive
     weight_bytes: int
     """Bytes of the weights in the form and the layout that the primitive takes."""

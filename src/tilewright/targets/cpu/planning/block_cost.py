@@ -94,7 +94,7 @@ class BlockCost(ScratchCost):
         return self._tiles[key]
 
     def _products(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
-        """The same of one block of output channels."""
+        """Cycles of one block of output channels."""
         registers, depth, costs = self.registers, self.depth, self.costs
         vectors = ceil(channels / registers.lanes)
         outputs = 4 * self.planes * tiles * vectors * registers.lanes

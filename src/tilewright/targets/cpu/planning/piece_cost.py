@@ -35,7 +35,7 @@ class Costs:
     split: float
     """Cycles to split two vectors of inputs."""
     weight: float
-    """The same of weights, between products; 0 if they were split before."""
+    """Cycles to split two vectors of weights between products; 0 if they were split before."""
     result: float
     """Cycles to look at, add to, and write a vector of results."""
     exposed: float
@@ -46,7 +46,7 @@ class Costs:
 
 
 COSTS = {TWO: Costs(8.0, 0.0, 0.0, 0.6, 0.45), THREE: Costs(15.0, 12.5, 8.5, 0.95, 0.1)}
-"""By the number of pieces; of two, other prices hold what results take."""
+"""Costs by the number of pieces; for two, other prices include those of results."""
 
 
 class PieceCost(ScratchCost):

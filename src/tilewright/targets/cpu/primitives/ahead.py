@@ -53,7 +53,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Runs:
-    """A block of weights as it lies in memory: runs of vectors, and how many calls read it."""
+    """A block of weights in memory: runs of vectors, and how many calls read it."""
 
     steps: int
     """Steps of the reduction in a call."""

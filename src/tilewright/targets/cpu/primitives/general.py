@@ -112,7 +112,7 @@ _LIMITS = {
     "int64_t": ("INT64_MIN", "INT64_MAX"),
     "uint64_t": ("0", "UINT64_MAX"),
 }
-"""By the accumulator's type: what no element is below, and above."""
+"""Least and greatest value of an element, by the accumulator's type."""
 
 _SUFFIX = {"float": "s", "double": "d", "int64_t": "i", "uint64_t": "u"}
 

@@ -33,7 +33,7 @@ class Bias:
     """A bias as the banks hold it."""
 
     offset: int
-    """In the image of biases."""
+    """Byte offset in the image of biases."""
     shift: int
     """Left shift to the binary point of the sums."""
 

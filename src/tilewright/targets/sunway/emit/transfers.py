@@ -38,7 +38,7 @@ class Place:
     name: str
     buffer: BufferOp
     axes: tuple[Span, ...]
-    """In the order in which they lie in memory, the outermost first, as the shape and strides."""
+    """Axes in the order of their strides in memory, outermost first, as the shape and strides."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """Strides of the tensor in main memory, in elements."""
