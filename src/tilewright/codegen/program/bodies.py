@@ -1,4 +1,4 @@
-"""Where the bodies of a network's loops have their arenas, in packages that hold them in their own.
+"""Places of the arenas of loops' bodies, in packages that hold them in arenas of their own.
 
 A loop's body is a network with arenas of its own (compiler/loops.py). In a package of C that runs
 loops itself they lie in the package's: its weights after those of the network around, what it

@@ -25,7 +25,7 @@ GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
 BEYOND = 0.75
-"""As ``GAIN``, for a method whose scratch exceeds the memory to spare."""
+"""Part that applies instead of ``GAIN`` to a method whose scratch exceeds the memory to spare."""
 
 WORTH = 0.03
 """Part of a kernel's cycles that more bytes of weights must save if they take all room; those that

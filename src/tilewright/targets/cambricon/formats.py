@@ -23,7 +23,7 @@ IMMEDIATE_BITS = 32
 REGISTERS = 1 << REGISTER_BITS
 
 Unit = Literal["scalar", "vector", "matrix", "vector_dma", "matrix_dma"]
-"""Unit that executes an instruction; all but ``scalar`` are behind the memory queue."""
+"""Unit that executes an instruction; the memory queue leads to all but ``scalar``."""
 
 UNITS: tuple[Unit, ...] = ("scalar", "vector", "matrix", "vector_dma", "matrix_dma")
 

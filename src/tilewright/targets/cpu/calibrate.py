@@ -68,7 +68,8 @@ class Calibration(BaseModel):
     tiles: tuple[Tile, ...] = Field(max_length=1000)
     """Eq. 2: vectors, points, cycles of each step of the reduction and of a call."""
     parts: tuple[Tile, ...] = Field(default=(), max_length=1000)
-    """As ``tiles``, for blocks in scratch; empty in older files, for which ``tiles`` stands."""
+    """Rows like those of ``tiles``, for blocks in scratch; empty in older files: ``tiles`` stands
+    for them."""
     block_cycles: float | None = Field(default=None, gt=0.1, lt=1e6)
     """``Processor.block_cycles``; older files, and processors without matrix tiles, have none."""
 

@@ -59,7 +59,7 @@ class Processor(Build):
     """Vectors, points, cycles of a step and of a call of measured register tiles (Eq. 2 of swATOP);
     empty where they follow from the rates."""
     parts: tuple[tuple[float, float, float, float], ...] = ()
-    """As ``tiles``, for blocks in scratch (primitives/block_products.py)."""
+    """Rows like those of ``tiles``, for blocks in scratch (primitives/block_products.py)."""
     cache_costs: CacheCosts = field(default_factory=CacheCosts)
 
 

@@ -26,7 +26,7 @@ def image(bank: Rows, address: Rows, width: int, jump: int, groups: int) -> Rows
 
 
 def map_group(core: Core, operation: Operation, bank: int) -> BankGroup:
-    """The group of a bank that holds feature maps; refuses another."""
+    """The group of a bank that holds feature maps; refuses a bank of another kind."""
     if bank < core.banks and core.group_of_bank[bank].kind == "map":
         return core.group_of_bank[bank]
     raise operation.refuse(
