@@ -21,7 +21,7 @@ from tilewright.targets.dpu.formats import (
 )
 
 _LOAD = (
-    "Copies `length` runs of `channel` bytes: run i from byte ddr_addr + i*jump_read after "
+    "Copies `length` runs of `channel` bytes: run i from byte ddr_addr + i*jump_read relative to "
     "base register reg_id to row bank_addr + i*jump_write of one bank, on into the rows after "
     "it. Where channel >= jump_read and channel <= 2*icp, runs overlap (channel augmentation): "
     "bytes that lie in the first pad_start of the first run, or in the last pad_end of run "
@@ -29,7 +29,7 @@ _LOAD = (
 )
 _SAVE = (
     "Copies `length` runs of `channel` bytes: run i from row bank_addr + i*jump_read of one "
-    "bank to byte ddr_addr + i*jump_write after base register reg_id."
+    "bank to byte ddr_addr + i*jump_write relative to base register reg_id."
 )
 _CONV = (
     "Convolves valid_pixel_parallel rows of length pixels and channel_group groups of channels "
