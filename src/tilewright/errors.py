@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 LONGEST_WORD = 256
 LONGEST_TEXT = 4096
-"""Characters of what is told: inputs that are repeated in it may be of any length."""
+"""The most characters of a message, and of a word in it: inputs that it repeats may be of any
+length."""
 
 
 def shortened(text: str) -> str:

@@ -187,8 +187,9 @@ def _converted(network: NetworkOp) -> set[SSAValue]:
 
 
 def as_seen(array: Array, axis: int) -> Array:
-    """A softmax's operand without what it takes no notice of: what lies ``FAR`` below the maximum
-    of its row is that far below, and rows that are masked altogether are no numbers."""
+    """A softmax's operand with the values that do not affect the result replaced: those more than
+    ``FAR`` below the maximum of their row are raised to that distance, and rows that are masked
+    altogether become NaN."""
     if not array.size:
         return array
     most = array.max(axis=axis, keepdims=True)

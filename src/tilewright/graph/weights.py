@@ -26,7 +26,7 @@ MOST_AXES = 32
 """Axes of an array that is read."""
 
 _BRAIN = np.dtype(ml_dtypes.bfloat16)
-"""NumPy knows it by name, not by a code of its own."""
+"""The dtype of bfloat16, which NumPy knows by name and not by a code."""
 
 _NAMES: dict[str, str] = {
     "F64": "<f8",

@@ -28,7 +28,7 @@ class Budget:
     priced: int = 100_000
     """Tilings that are priced, best lower bound first ("priced")."""
     timed: int = 32
-    """Candidates that are timed, best cost first."""
+    """The most candidates that are timed, best cost first."""
     timed_tiles: int = 30_000
     """Tiles of all candidates of a kernel that are timed; the first is timed in any case."""
     settled: float = 0.003
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def physical_efficiency(self) -> float:
-        """Physical bound over cycles."""
+        """The physical bound divided by the cycles."""
         return self.physical_bound / self.cycles if self.cycles else 1.0
 
     def to_json(self) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def _ready(
 
 
 def _free(op: Command, buffer: BufferOp, users: Sequence[Command]) -> Iterator[Handover]:
-    """The slot's last user on each engine hands it back."""
+    """Yield the hand-overs by which the last user of a slot on each engine gives it back."""
     block = buffer.parent_block()
     assert block is not None
     several = buffer.slot_count > 1

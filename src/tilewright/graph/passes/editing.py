@@ -128,7 +128,7 @@ class Rewriter:
         return like.node_name or like.operation
 
     def of(self, like: Operation) -> Rewriter:
-        """The same for the node of another operation."""
+        """A rewriter at the same place whose operations have the node of another operation."""
         return Rewriter(self.ctx, self.op, like, self.place)
 
     def before(self, later: AnyOperation) -> Rewriter:

@@ -57,7 +57,7 @@ class FusionPlan:
 
     @property
     def kernels(self) -> frozenset[str]:
-        """The symbols of the kernels that there are by the plan."""
+        """The symbols of the kernels that remain under the plan."""
         groups = (group.kernels[-1] for group in self.groups)
         return frozenset((*groups, *(kernel for kernel, _ in self.alone)))
 

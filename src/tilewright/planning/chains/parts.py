@@ -38,7 +38,7 @@ class Parts:
 
     @property
     def count(self) -> int:
-        """Parts of one execution."""
+        """The number of parts of one execution."""
         return self.amount.shape[1]
 
 

@@ -76,7 +76,7 @@ class Rows:
     of what is computed of them."""
     size: dict[str, Counts]
     parent: Ints | None = None
-    """The execution of the loops around, in which each lies."""
+    """For each tile, the execution of the loops around it."""
 
     @classmethod
     def of(cls, tile: Ints, start: dict[str, Counts], size: dict[str, Counts]) -> Rows:

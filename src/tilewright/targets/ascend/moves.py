@@ -157,8 +157,8 @@ def _join(source: View, target: View) -> None:
 
 
 def _named(kernel: Kernel, source: View, target: View) -> Kernel:
-    """The kernel over the dims of these axes; itself where tiles of them are neither copied nor
-    transposed."""
+    """The kernel over the dims of these axes; the kernel as it is where its tiles are neither
+    copied nor transposed."""
     width = kernel.output.element_bytes
     blocked = [view.axes[-2].dim for view in (target, source) if view.kind != "rows"]
     names: dict[str, str] = {}

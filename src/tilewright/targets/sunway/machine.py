@@ -236,7 +236,8 @@ CHAINS = (
     *("conv -> pool", "conv -> conv", "depthwise -> conv", "conv -> depthwise"),
     "product -> softmax -> product",
 )
-"""Kernels that a CPE computes tile by tile as one: what the first makes stays in its LDM."""
+"""Chains of kernels that a CPE computes tile by tile as one: the intermediate tile stays in its
+LDM."""
 
 CHAIN_GAIN = 0.9
 """Part of the predicted cycles apart that a chain must stay below: predictions of chains are up to

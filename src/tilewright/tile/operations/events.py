@@ -63,7 +63,7 @@ class EventOp(TextOperation):
 
 @irdl_op_definition
 class SignalOp(EventOp):
-    """Given to the first engine: once all that it was given before is done, the id is signalled."""
+    """A command of the first engine: once all commands before it are done, the id is signalled."""
 
     name = "tile.signal"
     of = opt_operand_def()

@@ -50,8 +50,8 @@ class Reach:
 
 
 class Windows:
-    """The base of emitters for the moves and computes of an operation on windows: of images in UB,
-    if a subclass says nothing else."""
+    """The base of emitters for the moves and computes of an operation on windows. Operands are
+    images in UB, unless a subclass says otherwise."""
 
     space = "ub"
     """The memory of operands."""

@@ -43,5 +43,5 @@ class Numbers:
         """Statements before all loops."""
 
     def keep(self, vectors: Vectors, x: Grid, rows: int, columns: int) -> None:
-        """Leave the numbers of some rows as they are, and nothing else."""
+        """Keep the elements of some rows that are numbers, and replace NaN by the lowest number."""
         vectors.choose("eq", x, (x, x), (x, self._low), rows, columns, self._scratch)

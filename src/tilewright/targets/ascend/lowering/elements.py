@@ -117,7 +117,7 @@ class Elements(Tiled):
         return [*before, *(step.renamed(names) for step in recipe.steps), *after]
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """The stages on a tile."""
+        """The statements that compute all stages on a tile."""
         out = self.homes[op.output].op
         rows, columns = self.tile_of(out, spans)
         if not self.room:

@@ -115,8 +115,8 @@ class Tiled(Forms):
         return rows, columns
 
     def _row_axis(self, op: BufferOp, spans: Spans) -> int:
-        """The axis of a tile's rows, counted from the last but one, -1, on: of outer ones a tile
-        has one index."""
+        """The number of the rows' axis among the outer axes, from -1 for the last one down: a tile
+        has one index of the others."""
         outer = op.window.data[:-1]
         several = (
             number - len(outer)

@@ -25,7 +25,7 @@ Argument = Place | int | Expr | str | tuple[Place, ...]
 
 @dataclass
 class Settings:
-    """The settings that scalar instructions have made, and those that a block reads as it found
+    """The settings that scalar instructions have made, and those that a block reads before it makes
     them."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])

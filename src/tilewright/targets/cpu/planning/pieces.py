@@ -103,7 +103,7 @@ class Geometry:
 
     @property
     def points(self) -> int:
-        """Points by number, with those that belong to no window."""
+        """The number of points, those between rows included that belong to no window."""
         return (self.rows - 1) * self.pitch + self.columns
 
     @property

@@ -64,7 +64,7 @@ class Execution:
         return self.stage.parameters
 
     def pair(self, name: str, default: tuple[int, int] = (1, 1)) -> tuple[int, int]:
-        """Two integers of an attribute."""
+        """The two integers of an attribute."""
         pair = self.parameters.get(name, default)
         assert isinstance(pair, Sequence)
         return int(pair[0]), int(pair[1])
