@@ -208,7 +208,8 @@ def test_docstrings_name_their_subject(room: str) -> None:
 RIDDLES = re.compile(
     r"\b(?:that|which|who|what) (?:is|are) (?-i:none)\b|\bcome upon\b|\bthat there are not\b"
     r"|\bcomes? quantised\b|\bwith company\b|\bas it lies\b|\bunasked\b|\bso many\b|\bgo there\b"
-    r"|\brefuses? (?:any other|another)[.;,]|^The same of\b|\bin front of all\b"
+    r"|\brefuses? (?:any other|another)[.;,]|\bin front of all\b"
+    r"|^(?-i:The) same[,;]? (?:of|for|by|but|after|where)\b"
     # Caches, pointers and meshes have things behind them, and latency hides behind computes.
     r"|(?<!hide )(?<!hides )\bbehind\b(?! (?:caches|a (?:cache|mesh)|L2|one address|products))",
     re.IGNORECASE,

@@ -30,10 +30,12 @@ FLOAT_TOLERANCE = {"interpreter": 1e-4, "onnxruntime": 1e-3}
 largest magnitude."""
 
 FIXED_TOLERANCE = {"interpreter": 0.0, "onnxruntime": 0.05}
-"""The same for machines that compute in fixed point: the interpreter has the same integers."""
+"""The allowed error where a machine computes in fixed point: the interpreter has the same
+integers."""
 
 COARSE_TOLERANCE = {"interpreter": 0.02, "onnxruntime": 0.1}
-"""The same for numbers that were asked for: the last bit of a sum may round an integer up."""
+"""The allowed error for numbers that were asked for: the last bit of a sum may round an integer
+up."""
 
 ROUNDED_TOLERANCE = 1e-3
 """The allowed error where the host computes in float32 on the way: its last bit may round a 16-bit

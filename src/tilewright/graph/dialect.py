@@ -96,7 +96,7 @@ class OutputOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a kernel or a loop's body; its operands are what these give."""
+    """The end of a kernel or of a loop's body; its operands are the results."""
 
     name = "graph.yield"
     values = var_operand_def(TensorType)

@@ -211,7 +211,7 @@ def finite_range(array: Array) -> Bounds:
 def _back(
     op: Operation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
-    """The bounds of an operand, from those of the result; ``constants`` are operands that are."""
+    """The bounds of an operand, from those of the result; ``constants`` marks constant operands."""
     name, (low, high) = op.operation, within
     if name == "softmax":
         return seen(op.inputs[0])[0], inf

@@ -37,7 +37,7 @@ class Budget:
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
     firsts: float = 0.15
-    """The same margin for the best of each primitive: for another one the cost may be further
+    """The margin for the best candidate of each primitive: for another one the cost may be further
     off."""
     limit: float = inf
     """Cycles above which no plan is wanted: what cannot be faster is not priced."""

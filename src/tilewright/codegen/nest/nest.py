@@ -79,7 +79,7 @@ class Loop:
         return self._tile(at).size
 
     def span(self, at: str) -> Span:
-        """The dim within the loop."""
+        """The span of the dim within the loop."""
         return _named(self._tile(at), self.name, at)
 
     def _around(self, at: str) -> Span:

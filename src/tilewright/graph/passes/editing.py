@@ -132,7 +132,7 @@ class Rewriter:
         return Rewriter(self.ctx, self.op, like, self.place)
 
     def before(self, later: AnyOperation) -> Rewriter:
-        """The same, but that operations stand before a later one."""
+        """A rewriter whose operations stand before a later one."""
         return Rewriter(self.ctx, self.op, self.like, later)
 
     def constant(self, value: SSAValue) -> Array | None:

@@ -158,7 +158,7 @@ class Points:
         return self._ranges[value]
 
     def _seen(self, value: SSAValue) -> Bounds | None:
-        """The same; None if it is not known."""
+        """Least and greatest number of a value; None if they are not known."""
         array = constant(value, self.ctx)
         if array is not None:
             if array.size and array.min() == -inf:

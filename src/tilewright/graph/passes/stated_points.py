@@ -192,7 +192,7 @@ class Pair:
 
     source: SSAValue
     result: SSAValue
-    """The same rounded, in float32."""
+    """The rounded tensor, in float32."""
     point: int
 
 

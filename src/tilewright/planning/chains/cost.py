@@ -323,7 +323,7 @@ class Tiling:
 
     @cached_property
     def home_bytes(self) -> dict[str, int]:
-        """The same by memory."""
+        """Bytes through main memory, and each other that holds operands."""
         total = dict.fromkeys(self.machine.homes, 0)
         for index, place in enumerate(self.places.all):
             move = place.fill or place.flush

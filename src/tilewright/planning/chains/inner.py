@@ -31,7 +31,7 @@ ROWS = 1296
 """Tiles of one level that are looked at within a chain's tile."""
 
 ALONE = 4000
-"""The same for a kernel alone, around each tile within."""
+"""Tiles that are looked at for a kernel alone, around each inner tile."""
 
 TILES = 1024
 """Outermost tiles of a kernel alone, where so few fit."""

@@ -109,7 +109,7 @@ class Filled:
 
     @classmethod
     def apart(cls, start: Ints, size: Ints, slots: int) -> Filled:
-        """Fillings that have a slot each, in turn."""
+        """Fillings that each take the next slot in turn."""
         most = int(size.max(initial=1))
         return cls(start, size, np.arange(len(start)) * most, slots * most)
 

@@ -167,7 +167,7 @@ class Places:
         self.loops: dict[object, frozenset[str]] = {}
         """By the dims that are cut, the loops with which each box changes."""
         self.depths: dict[object, dict[int, int]] = {}
-        """By the orders of loops, within how many of them each kernel computes."""
+        """By the orders of loops, the number of loops around each kernel's compute."""
         self.levels: dict[object, dict[int, tuple[int, int]]] = {}
         """By the orders of loops, within how many of them each buffer stands."""
         self.around: dict[object, tuple[frozenset[str], ...]] = {}

@@ -249,7 +249,7 @@ def _row_windows(facts: Facts, unit: str) -> tuple[Window, ...]:
 def _event_windows(
     windows: Sequence[Window], names: Sequence[str], ends: Sequence[float], runner: SteppedRunner
 ) -> tuple[Window, ...]:
-    """The same with the starts and ends of commands; a kernel may start before another ends."""
+    """The windows with the starts and ends of commands; a kernel may start before another ends."""
     starts = dict(zip(names, runner.times().kernel_start.tolist(), strict=False))
     known = dict(zip(names, ends, strict=False))
     return tuple(

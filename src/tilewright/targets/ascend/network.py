@@ -147,7 +147,8 @@ _LEFT = {"ub": EPILOGUE_BYTES}
 
 
 INTEGER_EPILOGUE_BYTES = 32_768
-"""The same after a product of integers, whose sums are dequantised in UB a part at a time."""
+"""Bytes of the epilogue after a product of integers, whose sums are dequantised in UB a part at a
+time."""
 
 TAPS = AscendOperand(apart=("kh", "kw"))
 """Images next to the cube have a row for every position, and one matrix of them for each tap."""

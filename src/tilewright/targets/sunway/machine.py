@@ -109,7 +109,7 @@ PANELS = (
     "((co//16)*(ceil(m*n/4)*(16*ci+63*ceil(ci/64))+where(ci%4>0,96*ci,72*ceil(ci/4)))"
     f"+ceil(m*n/4)*ceil(co%16/4)*{_DOTS})"
 )
-"""The same by ``gemm_by_panels`` as far as there are 16 columns: steps and blocks of gemm/panel.py
+"""Cycles by ``gemm_by_panels`` as far as there are 16 columns: steps and blocks of gemm/panel.py
 with 25 cycles for pointers and choices, and panels that are turned."""
 
 MATMUL = f"b0*b1*where(ceil(m*n/4)*(ci+540)>18*ci,{PANELS},{DOTS})"

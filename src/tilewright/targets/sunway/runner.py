@@ -71,7 +71,7 @@ class SunwayRunner(Runner):
         self.program: Path | None = None
         """The program that the compiler made, once it is there."""
         self.counting: Path | None = None
-        """The same with what each tile takes in it."""
+        """The program with the cycles of each tile's code in it."""
 
     def prepare(self) -> None:
         """Build the program from its C, if that is not done yet."""

@@ -167,7 +167,8 @@ def _blocks(
     gradient: SSAValue,
     block: int,
 ) -> list[SSAValue]:
-    """The same by one operation, on blocks of windows whose elements lie side by side."""
+    """The gradient's shares by one operation, on blocks of windows whose elements lie side by
+    side."""
     n, c, oh, ow = shape_of(gradient)
     count = n * c * oh * ow
     block = min(count, block)

@@ -100,7 +100,8 @@ class Convolutions(Forms):
         return {dim: spans[name] for dim, name in self.names.items()}
 
     def spans(self, spans: Spans) -> dict[str, Span]:
-        """The same; channels are those of the images, of all groups of a tile."""
+        """Spans by the convolution's dims; channels are those of the images, of all groups of a
+        tile."""
         named = self.own(spans)
         if self.groups == 1:
             return named

@@ -61,7 +61,7 @@ class Axes:
 
     @classmethod
     def of(cls, window: WindowAttr, shape: Sequence[int], turned: bool, block: int = CUBE) -> Axes:
-        """The axes of an operand as it lies in memory, transposed if ``turned``; refuses windows
+        """The axes of an operand in memory, transposed if ``turned``; refuses windows
         that are no dims."""
         dims: list[str] = []
         for axis in window.data:

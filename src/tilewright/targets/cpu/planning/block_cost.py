@@ -116,7 +116,8 @@ class BlockCost(ScratchCost):
         return self.planes * lost + outputs * far * costs.returned / beyond
 
     def _transformed(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
-        """The same where weights are transformed beside the products, a panel at a time."""
+        """Cycles of one block where weights are transformed beside the products, a panel at a
+        time."""
         registers, depth, costs = self.registers, self.depth, self.costs
         vectors, rows = ceil(channels / registers.lanes), self.extents["u"]
         (_, farther), (_, beyond) = self.near, self.second

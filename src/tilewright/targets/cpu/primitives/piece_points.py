@@ -98,7 +98,7 @@ class Pieces:
 
     @property
     def results(self) -> list[Address]:
-        """The same without the weights: what results are made of."""
+        """The tensors from which results are computed, which the weights are not."""
         return [a for a in self.outside if a.pointer != self.w.pointer]
 
 
