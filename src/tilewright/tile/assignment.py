@@ -216,11 +216,7 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         return item if item.reason else replace(item, ids=tuple(ids))
 
     def _number(self) -> tuple[str, str] | None:
-        """Give ids; the pair of engines that has too few of them, if one has.
-
-        Each hand-over has its own while there are enough for its pair. Otherwise each gets the
-        first with which the proof holds, the most executed first.
-        """
+        """Give ids to hand-overs; returns a pair of engines that has too few of them, or None."""
         items = self.items = self.apart()
         pairs: dict[tuple[str, str], list[int]] = {}
         for number, item in enumerate(items):

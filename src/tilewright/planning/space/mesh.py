@@ -59,7 +59,7 @@ class Mesh:
 
     @property
     def cores(self) -> int:
-        """Cores of all rows."""
+        """The number of cores in the mesh."""
         return self.side * self.side
 
     def exchange_cycles(self, elements: Any) -> Any:

@@ -217,8 +217,8 @@ Run = Callable[[int], float]
 
 
 def _in_turns(runs: Sequence[Run]) -> list[float]:
-    """The least of all in turns, so that none is measured while the processor is slower, or has
-    more company, than for the others."""
+    """The least seconds of each run. Runs take turns, so that none is measured only while the
+    processor is slower, or more loaded, than for the others."""
     repeats = [max(1, int(TURN_SECONDS / max(run(8), 1e-9))) for run in runs]
     least = [inf] * len(runs)
     for _ in range(TURNS):

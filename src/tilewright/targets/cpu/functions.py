@@ -10,7 +10,7 @@ from tilewright.machine import Primitive, Storage
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 MOST = 1 << 30
-"""The largest extent, where none is."""
+"""The largest extent where no limit is stated."""
 
 SHORT_FLOATS = ("float16", "bfloat16")
 """Elements that widen to float32 as they are loaded into lanes, and are rounded before they are

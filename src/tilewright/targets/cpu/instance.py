@@ -142,7 +142,8 @@ class Instance:
         ]
 
     def inside(self, operand: Address) -> list[tuple[bool, bool]]:
-        """For each axis of an operand: does what tiles read begin within it, and end within it?"""
+        """For each axis of an operand, two truths: all that tiles read begins within it, and ends
+        within it."""
         whole = {
             name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
             for name, extent in self.dims.items()

@@ -58,7 +58,7 @@ class Core:
     in_flight: int = 4
     """LOADs, or SAVEs, whose latencies overlap."""
     queue: int = 16
-    """Instructions that wait or run in an engine at a time."""
+    """The most instructions that wait or run in an engine at a time."""
     issue_cycles: int = 1
     """Cycles to dispatch an instruction."""
 

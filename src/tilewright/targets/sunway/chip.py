@@ -42,7 +42,7 @@ from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
 
 GROUPS = 4
 JOIN_CYCLES = 3_000
-"""For the MPEs of all core groups to meet, 2 us: an estimate."""
+"""Cycles for the MPEs of all core groups to meet, 2 us: an estimate."""
 
 HALF = 1 / (1 / GROUPS + (GROUPS - 1) / GROUPS * 2)
 """Part of the rate where three quarters of the bytes come at half of it."""

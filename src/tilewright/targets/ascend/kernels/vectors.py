@@ -111,7 +111,7 @@ class Vectors:
     """The prefix of loop variables, which no enclosing loop may have."""
     loops: int = 0
     last_mask: tuple[object, ...] = ()
-    """The mask of the last operation: one alike right after it needs none of its own."""
+    """The mask of the last operation: an equal one right after it is not set again."""
 
     @contextmanager
     def loop(self, count: Value) -> Generator[Value]:

@@ -69,7 +69,7 @@ class Elements(Tiled):
         self.kinds: dict[str, str] = {}
         """Element types of the buffers that are no operands."""
         self.alike: dict[str, str] = {}
-        """Blocks of elements alike, and these, as C."""
+        """Names of blocks whose elements are all equal, and the element, as C."""
         anchor = functions[0]
         self.spread: list[str] = []
         """Operands of which each row has one element, spread over blocks."""

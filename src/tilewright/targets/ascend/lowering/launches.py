@@ -115,7 +115,7 @@ class Device:
     share a function."""
 
     def continued(self) -> Device:
-        """One for further launches."""
+        """A device with the same constants and functions, for further launches."""
         constants, functions = self.constants[:], dict(self.functions)
         return Device(self.core, self.methods, constants=constants, functions=functions)
 

@@ -242,7 +242,7 @@ class Weights(Products):
         return [isa.vector(name, column, (column, other), scores.rows // 8, *strides)]
 
     def _by_rows(self, name: str, scores: _Scores, other: Place) -> list[Statement]:
-        """x = name(x, what belongs to its row)."""
+        """out = name(x, y) with one y for each row, in place."""
         around = Loop("k", scores.columns)
         for half in range(2):
             column = scores.column(around.variable, half)

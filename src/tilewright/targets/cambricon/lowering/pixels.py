@@ -206,7 +206,7 @@ class Pixels(Choices):
 
     @property
     def _own(self) -> list[Register]:
-        """Addresses of what is pending."""
+        """Addresses of the pending results and residuals."""
         return [register for register in (self.result, self.added) if register is not None]
 
     def _pass(self, count: Value) -> None:

@@ -26,7 +26,7 @@ from tilewright.targets.cpu.planning.capabilities import facts_of, own_of
 from tilewright.targets.cpu.planning.costs import CacheCosts
 
 _WAYS = 8
-"""Lines that lie a power of two apart and of which a cache but the last keeps no more: its ways."""
+"""The ways of a cache but the last: it keeps no more lines that lie a power of two apart."""
 
 _LINE = 64
 """Bytes that are read together."""

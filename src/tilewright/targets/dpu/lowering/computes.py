@@ -22,10 +22,10 @@ MOST_SHIFT = 63
 """Right shift of sums of products at most."""
 
 MOST_STEP = 4
-"""Rows of results in a bank at most (``stride_out``)."""
+"""The most rows of results in a bank (``stride_out``)."""
 
 MOST_POOL = 8
-"""Rows and columns of a POOL's window at most, and its strides."""
+"""The most rows and columns of a POOL's window, and the largest strides."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,8 @@ class Dependences:
             view[int(write), engine] = last
 
     def move(self, number: int, span: Span, engines: tuple[int, int], *, store: bool) -> None:
-        """An instruction loads or stores; ``engines``: that of loads, and that of stores."""
+        """Record that an instruction loads or stores; ``engines`` are that of loads and that of
+        stores."""
         producer = int(self._bytes(span, not store).max(initial=-1))
         if producer >= 0:
             self.wait(number, engines[not store], producer)

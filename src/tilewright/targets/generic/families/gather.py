@@ -42,7 +42,7 @@ writes.
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
-        """Sizes, the window, then both ends."""
+        """The fields: sizes, the window, then both ends."""
         bits = size_bits(machine, part)
         return (
             Field("element", 4, "bytes of an element", default=2),

@@ -34,7 +34,7 @@ else.
 """
 
     def fields(self, machine: Machine, part: Engine) -> tuple[Field, ...]:
-        """The flag; words and tokens have fields in every instruction."""
+        """The field of the flag; words and tokens have fields in every instruction."""
         if machine.synchronisation.style != "flags":
             return ()
         return (

@@ -91,7 +91,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         accumulate.write(unit, part, values, total, OUT)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Windows, residual, accumulators and result."""
+        """The memory that is touched: windows, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         return [
             *input_touches(machine, part, columns, ("n",)),

@@ -60,7 +60,7 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, window, operands, accumulation, steps."""
+        """The fields: sizes, window, operands, accumulation, steps."""
         if not {"input", "weight", "output"} <= part.operands.keys():
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
         if machine.element != "fixed16":
