@@ -133,7 +133,9 @@ class Nest:
                 inner[dim] = bound
                 continue
             if op.lower_bound or (isinstance(outer, Loop) and not outer.op.is_ancestor(op)):
-                raise refuse("lower-program", f"loops over {dim} do not nest from 0 on")
+                raise refuse(
+                    "lower-program", f"loops over {dim} are not nested, or do not begin at 0"
+                )
             inner[dim] = self.loops[op] = Loop(op, name, outer, extent)
 
     def around(self, op: Operation) -> list[Loop | Domain]:

@@ -58,7 +58,7 @@ def one_core(machine: Machine) -> Machine:
 
 def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Machine:
     """The machine as one of its cores sees it while ``others`` more cores compute their parts of a
-    kernel, which load every byte ``reuse`` times in all; ``live`` are the bytes of all operands.
+    kernel, and load every byte ``reuse`` times in all; ``live`` are the bytes of all operands.
 
     Behind a cache that cores share, memory is read once for all of them, if the cache holds the
     kernel, and each core loads no faster than the cache hits.
