@@ -139,7 +139,7 @@ def _priced(
     alone: Sequence[float | Problem | None],
     oracle: CostOracle,
 ) -> PricedCandidate:
-    """The candidate of some nodes, which cost so much ``alone`` (None: they are no kernels of the
+    """The candidate of some nodes, whose cycles are ``alone`` (None: they are no kernels of the
     accelerator)."""
     names = tuple(node.name for node in nodes)
     fixed = [Problem("fusion-fixed", node.fixed, node.name) for node in nodes if node.fixed]

@@ -46,8 +46,8 @@ class CacheCosts(BaseModel):
     """Part of the time to read transformed inputs from the second cache, as every block of output
     channels does, that does not hide."""
     read_again: float = Field(default=0.35, ge=0, le=1)
-    """Part of the time in which further register tiles of a plane read transformed weights
-    again."""
+    """Part, not hidden, of the time in which further register tiles of a plane read transformed
+    weights."""
     fetched: float = Field(default=0.5, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide where they are fetched
     ahead, to be transformed beside products."""

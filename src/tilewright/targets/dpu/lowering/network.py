@@ -25,7 +25,7 @@ from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
 
 MOST_BIAS_SHIFT = 19
-"""The largest left shift of a bias; the field holds one more, as it counts against twice the sum."""
+"""The largest left shift of a bias; the field holds one more, counted against twice the sum."""
 
 
 @dataclass(frozen=True)
