@@ -201,7 +201,7 @@ class FeatureMap:
         for pad in self.pads:
             _within("the padding of an image", pad, MAX_PAD, help=LAYER)
         value: Value = self.width + (left << 32) + (right << 40)
-        # Fields stay whole: what their parts come to, times so much, has no room in 64 bits.
+        # Each field is one value: the multiples of its terms, shifted, may exceed 64 bits.
         for field, shift in ((self.height, 16), (top, 48), (bottom, 56)):
             value = apart(field) * (1 << shift) + value
         return Command("set_fmatrix", "S", (value,))

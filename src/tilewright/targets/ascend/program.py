@@ -21,7 +21,7 @@ LENGTH = variable("length")
 
 
 def at_length(value: Value, length: int) -> int:
-    """A value that depends on ``LENGTH`` alone, where it is so much."""
+    """The number that a value has at a ``length``, if it depends on ``LENGTH`` alone."""
     return int(eval(of(value).python, {LENGTH.python: length}))
 
 

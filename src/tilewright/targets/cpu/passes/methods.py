@@ -192,7 +192,7 @@ def _method(
 def rewritten(
     kernel: KernelOp, form: Form, elements: int, context: CompilerContext | None
 ) -> KernelOp:
-    """The kernel in another form with so much scratch, in place of the old one.
+    """The kernel in another form with ``elements`` of scratch, in place of the old one.
 
     Without a context it stands beside the old one, with weights that do not exist: a trial.
     """
