@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,10 +102,16 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a module's syntax."""
+    return list(ast.walk(tree_of(path)))
+
+
+@cache
 def identifiers(path: Path) -> set[str]:
     """The names that a module defines, uses or imports."""
     names: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         for field in ("id", "attr", "arg", "name", "module"):
             value = getattr(node, field, None)
             if isinstance(value, str):
@@ -150,7 +158,8 @@ OPENINGS = {
     *("What", "Whether", "Where", "How", "Of", "That", "Which", "When", "So", "If", "It", "As"),
     *("Who", "Whose", "Why", "Only", "Also"),
 }
-"""Words with which no docstring of a module or public class begins: it names its subject."""
+"""Words with which docstrings of modules, public classes and attributes do not begin: they name
+their subject."""
 
 ROOMS = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and path.name[0] != "_")
 
@@ -176,7 +185,7 @@ def test_own_is_a_record(room: str) -> None:
     uses = [
         f"{path.relative_to(SOURCE)}:{node.lineno}"
         for path in (SOURCE / room).rglob("*.py")
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Name) and node.id == "own" and isinstance(node.ctx, ast.Store)
     ]
     assert not uses, "name it for what it is"
@@ -187,7 +196,7 @@ def test_docstrings_name_their_subject(room: str) -> None:
     poor: list[str] = []
     for path in sorted((SOURCE / room).rglob("*.py")):
         tree = tree_of(path)
-        classes = [n for n in ast.walk(tree) if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
+        classes = [n for n in nodes_of(path) if isinstance(n, ast.ClassDef) and n.name[0] != "_"]
         for node in (tree, *classes):
             words = (ast.get_docstring(node) or "").split("\n\n")[0].split()
             if tree.body and (len(words) < 5 or words[0].strip(".,:") in OPENINGS):
@@ -197,10 +206,48 @@ def test_docstrings_name_their_subject(room: str) -> None:
 
 
 RIDDLES = re.compile(
-    r"\bthat is none\b|\bthat are none\b|\bcome upon\b|\bthat there are not\b|\bcomes? quantised\b"
-    r"|\bwith company\b|\bas it lies\b|\bunasked\b|\bSo many\b|\bstands? behind\b"
+    r"\b(?:that|which|who|what) (?:is|are) (?-i:none)\b|\bcome upon\b|\bthat there are not\b"
+    r"|\bcomes? quantised\b|\bwith company\b|\bas it lies\b|\bunasked\b|\bso many\b|\bgo there\b"
+    r"|\brefuses? (?:any other|another)[.;,]|\bin front of all\b"
+    r"|^(?-i:The) same[,;]? (?:of|for|by|but|after|where)\b"
+    # Caches, pointers and meshes have things behind them, and latency hides behind computes.
+    r"|(?<!hide )(?<!hides )\bbehind\b(?! (?:caches|a (?:cache|mesh)|L2|one address|products))",
+    re.IGNORECASE,
 )
-"""Phrases that readers stop at, in pages."""
+"""Phrases that readers stop at, in pages and in texts of the source."""
+
+COMMENT = re.compile(r"^((?:.*\s)?)# (.*)$", re.MULTILINE)
+
+
+def comments(text: str) -> Iterator[str]:
+    """The blocks of comments in a module, each as one line."""
+    block: list[str] = []
+    for line in text.splitlines():
+        match = COMMENT.match(line)
+        if match is None or match[1].strip():
+            yield " ".join(block)
+            block.clear()
+        if match is not None:
+            block.append(match[2])
+    yield " ".join(block)
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Docstrings, string literals and comments of a module, each as one line."""
+    for node in nodes_of(path):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield " ".join(node.value.split())
+    yield from comments(path.read_text())
+
+
+def attributes(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines and docstrings of a module's constants and of its classes' fields."""
+    for node in nodes_of(path):
+        body = getattr(node, "body", None)
+        for before, after in pairwise(body if isinstance(body, list) else []):
+            assigned = isinstance(before, ast.Assign | ast.AnnAssign)
+            if assigned and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                yield after.lineno, str(after.value.value)
 
 
 def test_pages_have_no_riddles() -> None:
@@ -208,5 +255,26 @@ def test_pages_have_no_riddles() -> None:
     assert not [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in left
-        for match in RIDDLES.finditer(path.read_text())
+        for match in RIDDLES.finditer(" ".join(path.read_text().split()))
     ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_texts_have_no_riddles(room: str) -> None:
+    assert not [
+        f"{path.relative_to(SOURCE)}: {match.group()} in {text[:80]}"
+        for path in sorted((SOURCE / room).rglob("*.py"))
+        for text in texts(path)
+        for match in RIDDLES.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_attributes_say_what_they_are(room: str) -> None:
+    poor = [
+        f"{path.relative_to(SOURCE)}:{line}: {text}"
+        for path in sorted((SOURCE / room).rglob("*.py"))
+        for line, text in attributes(path)
+        if len(text.split()) < 4 or text.split()[0].strip(".,:") in OPENINGS
+    ]
+    assert not poor, "begin with what the value is (True if, Bytes of, ...), in four words at least"

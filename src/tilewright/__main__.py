@@ -16,7 +16,8 @@ def leave(number: int, _: object) -> None:
 
 def main() -> None:
     """Entry point of the installed command."""
-    # Where the caller ignores ctrl-C, as shells do for what runs behind, so does the command.
+    # Where the caller ignores ctrl-C, as shells do for commands in the background, so does this
+    # one.
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heard:
         signal.signal(signal.SIGINT, leave)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 LONGEST_WORD = 256
 LONGEST_TEXT = 4096
-"""Characters of what is told: inputs that are repeated in it may be of any length."""
+"""The most characters of a message, and of a word in it: inputs that it repeats may be of any
+length."""
 
 
 def shortened(text: str) -> str:
@@ -88,7 +89,7 @@ class KernelError(TilewrightError):
     ) -> None:
         super().__init__(problems)
         self.symbol = symbol
-        """The kernel's symbol."""
+        """The symbol of the kernel."""
         self.others = tuple(others)
         """Refusals of other kernels, found in the same run of the station."""
 
@@ -106,16 +107,16 @@ def refusals_of(symbol: str) -> Generator[None]:
 
 @dataclass
 class Refusals:
-    """The kernels that one run of a station refuses: it goes on behind each, to find them all.
+    """The kernels that one run of a stage refuses: it goes on after each, to find them all.
 
-    Each return to the formed network costs the whole road, so that one return has to do.
+    A return to the formed network repeats the whole pipeline, so there is one return for all.
     """
 
     errors: list[KernelError] = field(default_factory=list[KernelError])
 
     @contextmanager
     def of(self, symbol: str) -> Generator[None]:
-        """Keep a refusal inside, as that of a kernel, and go on behind it."""
+        """Keep a refusal inside, as that of a kernel, and go on."""
         try:
             with refusals_of(symbol):
                 yield

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return what completes one of some names, which are asked for then, at a tab."""
+    """Function that completes one of some names at a tab; the names are asked for at that time."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names() if name.startswith(incomplete)]
@@ -60,7 +60,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Vary the machine: memory.sb.bytes=65536."),
 ]
 COLUMNS = 80
-"""Of a line where there is no terminal."""
+"""Characters in a line of output where there is no terminal."""
 
 NARROWEST = 40
 """Columns of the narrowest terminal for which lines are folded."""

@@ -26,16 +26,20 @@ if TYPE_CHECKING:
 
 
 FLOAT_TOLERANCE = {"interpreter": 1e-4, "onnxruntime": 1e-3}
-"""Of a layer's largest magnitude, for machines that compute in float32."""
+"""The allowed error of each reference where a machine computes in float32, as a part of a layer's
+largest magnitude."""
 
 FIXED_TOLERANCE = {"interpreter": 0.0, "onnxruntime": 0.05}
-"""The same for machines that compute in fixed point: the interpreter has the same integers."""
+"""The allowed error where a machine computes in fixed point: the interpreter has the same
+integers."""
 
 COARSE_TOLERANCE = {"interpreter": 0.02, "onnxruntime": 0.1}
-"""The same for numbers that were asked for: the last bit of a sum may round an integer up."""
+"""The allowed error for numbers that were asked for: the last bit of a sum may round an integer
+up."""
 
 ROUNDED_TOLERANCE = 1e-3
-"""Where the host computes in float32 on the way: its last bit may round a 16-bit integer up."""
+"""The allowed error where the host computes in float32 on the way: its last bit may round a 16-bit
+integer up."""
 
 
 class Reference(StrEnum):

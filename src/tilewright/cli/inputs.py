@@ -44,7 +44,7 @@ class InputFile:
 
 
 def file_of(option: str, names: Sequence[str] = ()) -> InputFile:
-    """Read an option; ``names``, the inputs that there are, tell a name with ``=`` from a path."""
+    """Parse ``NAME=PATH`` or ``PATH``; the inputs' ``names`` decide what a text with ``=`` is."""
     named = [name for name in names if option.startswith(f"{name}=")]
     if named:
         name = max(named, key=len)

@@ -94,7 +94,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Run an HLAL program and write its timeline for Perfetto, each instruction with its line.",
     ),
 }
-"""Where each command lies in ``tilewright.cli``, and the first line of its help."""
+"""Command -> its ``module:function`` in ``tilewright.cli``, and the first line of its help."""
 
 
 @cache
@@ -109,7 +109,7 @@ def command(name: str) -> Any:
 
 
 class Commands(TyperGroup):
-    """The commands, which are listed and completed without being imported."""
+    """The group of commands: it lists and completes them without importing their files."""
 
     def __init__(self, **options: Any) -> None:
         """Names and first lines stand for the commands until one is called."""

@@ -1,4 +1,4 @@
-"""Options that choose numbers, and the calibration data behind them."""
+"""Options that choose numbers, and the calibration data for them."""
 
 from __future__ import annotations
 

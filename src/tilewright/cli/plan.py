@@ -184,7 +184,7 @@ def _of_rounds(plan: dict[str, Any], rounds: int) -> dict[str, Any]:
 
 
 SLOWEST = 3
-"""Kernels that the summary names."""
+"""The number of slowest kernels that the summary names."""
 
 
 def summary(

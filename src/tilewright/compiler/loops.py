@@ -274,9 +274,9 @@ class EveryKernel:
     """The compilation of the network that it is a kernel of."""
     compiled: CompiledKernel
     name: str
-    """Its symbol; of a body's, behind the loop's name and a dot."""
+    """The kernel's symbol; in a loop's body, after the loop's name and a dot."""
     rounds: int
-    """How often it runs."""
+    """The number of times that the kernel runs."""
 
 
 def every_kernel(

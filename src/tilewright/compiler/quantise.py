@@ -84,7 +84,7 @@ def float_products(state: CompilationState) -> list[str]:
     machine = state.machine
     return [
         f"{', '.join(left)}: computed in {machine.number.name}, as {machine.name} multiplies "
-        "integers by constant weights alone; without QuantizeLinear in front of both operands this "
+        "integers by constant weights alone; without QuantizeLinear before both operands this "
         "is faster"
     ]
 
@@ -173,7 +173,7 @@ def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
     ):
         own_numbers = f"its numbers are {machine.element}"
         if integers_of(machine) is not None and scaled:
-            own_numbers = "a model that comes quantised (QDQ) keeps its integers there"
+            own_numbers = "a model that is quantised already (QDQ) keeps its integers there"
         raise refuse(
             "numbers-machine",
             f"{machine.name} computes in {machine.element}, not in {numbers.format.name}",

@@ -107,14 +107,15 @@ class CompilationState:
     stated: StatedPoints | None = None
     """Binary points that a quantised model states, for machines of fixed point."""
     apart: dict[str, Problem] = field(default_factory=dict[str, Problem])
-    """Why kernels are computed as they were formed, not in chains or by several steps, by their
-    symbols."""
+    """Reasons why kernels are computed as they were formed, not in chains or by several steps, by
+    their symbols."""
     refused: dict[Hashable, Problem] = field(default_factory=dict[Hashable, Problem])
-    """Why kernels that the machine computes run on the host even so: by their symbols as they were
+    """Reasons why kernels that the machine computes run on the host: by their symbols as they were
     formed, or by the forms of those that passes inserted later (graph/passes/insertion.py)."""
 
     def refusal_of(self, symbol: str) -> Problem | None:
-        """Why a kernel that the machine computes runs on the host even so; None if it does not."""
+        """The reason why a kernel runs on the host although the machine computes it; None if it
+        does not."""
         form = self.runner.context.inserted.get(symbol, symbol)
         return self.refused.get(form)
 

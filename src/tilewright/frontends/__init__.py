@@ -213,7 +213,7 @@ def _open_module(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Opene
 
 
 def _no_examples(where: str, example_inputs: Any, dynamic_shapes: Any) -> None:
-    """Refuse what is for modules where the model is none."""
+    """Refuse arguments that are for PyTorch modules where the model is of another kind."""
     if example_inputs is not None or dynamic_shapes is not None:
         raise refuse(
             "torch-example-inputs",

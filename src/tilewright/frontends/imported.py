@@ -20,7 +20,7 @@ class ModelNode:
     """One node of the model file."""
 
     name: str
-    """As operations of the network call it (``Operation.node``)."""
+    """The name by which operations of the network refer to it (``Operation.node``)."""
     operator: str
     """In the model's own terms (``Conv``)."""
     outputs: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Imported:
     files: tuple[MappedFile, ...] = ()
     """The files of which weights are views, to be checked before weights are read."""
     empty: tuple[EmptyOutput, ...] = ()
-    """Outputs without elements, which are none of the network."""
+    """The model's outputs without elements, which the network lacks."""
 
     def named(self, name: str) -> Imported:
         """The same network under another name."""

@@ -114,7 +114,7 @@ class BodyBuilder(NetworkBuilder):
         return values[: len(states)], values[len(states) :]
 
     def _used(self) -> list[Scanned]:
-        """The sequences that the body reads; the others' arguments go."""
+        """The sequences that the body reads; erases the block arguments of the others."""
         used: list[Scanned] = []
         first = len(self.carried)
         arguments = self.block.args[first : first + len(self.sequences)]

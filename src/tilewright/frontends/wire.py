@@ -27,11 +27,11 @@ class Field:
 
 
 class WireError(ValueError):
-    """Bytes that are no message; the message says where."""
+    """An error in bytes that should be a message; its text says where."""
 
 
 class Wire:
-    """Fields of the messages in a file's bytes, and a limit on how many are looked at."""
+    """Fields of the messages in a file's bytes, and a limit on how many of them are read."""
 
     def __init__(self, data: memoryview, most: int) -> None:
         self.data = data
@@ -79,7 +79,7 @@ class Wire:
             raise WireError(f"byte {field.value}: a number was expected")
 
     def text(self, field: Field) -> str:
-        """A string; what is no UTF-8 is marked as such."""
+        """The text of a field; bytes that are not valid UTF-8 become U+FFFD."""
         if field.kind != BYTES:
             raise WireError(f"byte {field.value}: text was expected")
         return bytes(self.data[field.value : field.value + field.size]).decode("utf-8", "replace")

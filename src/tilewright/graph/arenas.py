@@ -44,7 +44,7 @@ class Box:
 
     @property
     def span(self) -> int:
-        """Bytes from the first element to behind the last one."""
+        """Bytes from the first element to the end of the last one."""
         pairs = zip(self.extents, self.strides, strict=True)
         return sum((extent - 1) * step for extent, step in pairs) + self.width
 

@@ -80,7 +80,7 @@ class ScratchOp(IRDLOperation):
 
     @classmethod
     def of(cls, elements: int) -> ScratchOp:
-        """Room for so many float32 elements."""
+        """Scratch memory for ``elements`` numbers of type float32."""
         return cls.build(result_types=[tensor((elements,))])
 
 
@@ -96,7 +96,7 @@ class OutputOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a kernel or a loop's body; its operands are what these give."""
+    """The end of a kernel or of a loop's body; its operands are the results."""
 
     name = "graph.yield"
     values = var_operand_def(TensorType)
@@ -167,7 +167,7 @@ class KernelOp(IRDLOperation):
 
     @property
     def told_reason(self) -> str:
-        """Why the kernel is on the host, or ""."""
+        """The reason why the kernel is on the host, or ""."""
         return self.reason.data if self.reason is not None else ""
 
     @property

@@ -29,7 +29,8 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.types import Array, dtype_of, element_dtype, shape_of, tensor_type
 
 Observer = Callable[[str, Array], None]
-"""Is shown the name (graph/values.py) and the array of every input and every computed value."""
+"""Function that is called with the name (graph/values.py) and the array of every input and every
+computed value."""
 
 
 Rounding = Callable[[Array], Array]

@@ -28,7 +28,7 @@ def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
 
 
 def operand_values(op: KernelOp, names: Mapping[SSAValue, str]) -> dict[str, SSAValue]:
-    """The network's value behind every operand of ``kernel_of(op, names)``, by operand name."""
+    """The network's value for each operand of ``kernel_of(op, names)``, by operand name."""
     builder = _Builder(op, names)
     operands = {operand.name for operand in builder.kernel().operands}
     return {name: value for name, value in builder.values.items() if name in operands}

@@ -9,7 +9,7 @@ from tilewright.errors import refuse
 from tilewright.system.c_words import RESERVED
 
 LONGEST = 64
-"""Characters of the longest identifier."""
+"""The most characters of an identifier."""
 
 
 def identifier(name: str, fallback: str = "value") -> str:

@@ -91,7 +91,7 @@ class Operation(IRDLOperation):
     engine = opt_prop_def(StringAttr)
     """``accelerator`` or ``host``, as partition decided; a kernel's engine overrides it."""
     reason = opt_prop_def(StringAttr)
-    """Why the operation is on the host."""
+    """The reason why the operation is on the host."""
     placement = opt_prop_def(ArrayAttr)
     """The result's location in memory, once plan-memory has run (graph/placement.py)."""
     begins = opt_prop_def(UnitAttr)
@@ -337,7 +337,7 @@ class Operation(IRDLOperation):
         return values
 
     def fixed(self, kind: Type, bits: Sequence[int] = NARROW) -> FixedType:
-        """The element of an operand that must be fixed point of so many bits, or so many."""
+        """The element of an operand that must be fixed point with one of ``bits`` as its width."""
         element = kind.element_type
         if not isinstance(element, FixedType) or element.bits.data not in bits:
             these = " or ".join(map(str, bits))

@@ -171,7 +171,8 @@ class OverflowObserver:
         return [*self._cut_constants(), *self._overflows()]
 
     def _cut_constants(self) -> Iterator[Overflow]:
-        """Constants of which numbers lie at the limit, to which they were cut; masks may."""
+        """Constants with numbers at the limit of their format, to which larger ones were cut; masks
+        are left out, which may have such numbers."""
         for name, op in self._constants.items():
             array = self.weights.get(op.symbol.data)
             if array.dtype not in SHORT or name in self._masks:

@@ -37,8 +37,8 @@ Bounds = tuple[float, float]
 UNBOUNDED: Bounds = (-inf, inf)
 
 FAR = 16.0
-"""So far below a row's maximum a softmax's result is 1e-7 at most: 0 in fixed point, which gives it
-from 12 on. The rest is for rows whose maximum is lower than those that were seen."""
+"""Distance below a row's maximum at which a softmax's result is 1e-7 at most: 0 in fixed point,
+which gives it from 12 on. The rest is for rows whose maximum is lower than those that were seen."""
 
 ALTOGETHER = 1024.0
 """A row whose maximum lies so far below the tensor's is masked altogether, and tells no range."""
@@ -55,7 +55,7 @@ PASSING = frozenset(operators("selecting"))
 CHOOSING = frozenset(
     ("sub", "equal", "less", "less_equal", "bit_not", "bit_and", "bit_or", "select")
 )
-"""With constants, these compute masks of what is kept."""
+"""Operations that compute, with constants, masks of the elements that are kept."""
 
 
 Seen = Callable[[SSAValue], Bounds]
@@ -195,8 +195,9 @@ def _converted(network: NetworkOp) -> set[SSAValue]:
 
 
 def as_seen(array: Array, axis: int) -> Array:
-    """A softmax's operand without what it takes no notice of: what lies ``FAR`` below the maximum
-    of its row is that far below, and rows that are masked altogether are no numbers."""
+    """A softmax's operand with the values that do not affect the result replaced: those more than
+    ``FAR`` below the maximum of their row are raised to that distance, and rows that are masked
+    altogether become NaN."""
     if not array.size:
         return array
     most = array.max(axis=axis, keepdims=True)
@@ -218,7 +219,7 @@ def finite_range(array: Array) -> Bounds:
 def _back(
     op: Operation, index: int, within: Bounds, seen: Seen, constants: Sequence[bool]
 ) -> Bounds:
-    """The bounds of an operand, from those of the result; ``constants`` are operands that are."""
+    """The bounds of an operand, from those of the result; ``constants`` marks constant operands."""
     name, (low, high) = op.operation, within
     if name == "softmax":
         return seen(op.inputs[0])[0], inf

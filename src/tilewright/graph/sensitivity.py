@@ -3,7 +3,7 @@
 A right implementation of an operation gives the exact result for operands that differ from the true
 ones by a few units in the last place (Higham, "Accuracy and stability of numerical algorithms", 2nd
 edition, sections 1.5 and 3.1). So the network is run several times with every operand of every
-operation disturbed at random by so much, which is Monte Carlo arithmetic (Parker, "Monte Carlo
+operation disturbed at random in that way, which is Monte Carlo arithmetic (Parker, "Monte Carlo
 arithmetic: exploiting randomness in floating-point arithmetic", 1997). What the runs differ by is
 the error to expect: it follows the magnitude of sums that cancel, grows along the network, and is
 large where a result hangs on a comparison that is about equal.
@@ -22,7 +22,7 @@ from tilewright.ir.types import Array
 
 UNITS = 4.0
 """Units in the last place by which operands are disturbed at most: functions such as tanh are
-computed to about so many."""
+computed to about this accuracy."""
 
 MARGIN = 32.0
 """The allowed ratio of an engine's error to the expected one: sums in another order and Winograd's

@@ -67,7 +67,7 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
 
 
 def _name_rounds(op: LoopOp, names: dict[SSAValue, str]) -> None:
-    """Names of the values of a loop's body, which are its own, behind the loop's name."""
+    """Name the values of a loop's body: the loop's name, then a name that is unique in the body."""
     namer, inner, block = Namer(), dict[SSAValue, str](), op.body.block
     for argument in block.args:
         inner[argument] = namer.unique(argument.name_hint or "", "argument")

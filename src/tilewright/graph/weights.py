@@ -26,7 +26,7 @@ MOST_AXES = 32
 """Axes of an array that is read."""
 
 _BRAIN = np.dtype(ml_dtypes.bfloat16)
-"""NumPy knows it by name, not by a code of its own."""
+"""The dtype of bfloat16, which NumPy knows by name and not by a code."""
 
 _NAMES: dict[str, str] = {
     "F64": "<f8",
@@ -113,7 +113,7 @@ class Weights:
         return kept
 
     def beside(self, arrays: Mapping[str, Array]) -> Weights:
-        """This store and further arrays, by the symbols that they have already."""
+        """A store with these arrays and further ones, by the symbols that they have already."""
         both = self.subset(self)
         both._arrays |= arrays
         for array in arrays.values():

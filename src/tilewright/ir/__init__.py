@@ -95,7 +95,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
 PythonValue = int | float | bool | str | tuple["PythonValue", ...] | list["PythonValue"]
-"""What an attribute holds, as plain Python."""
+"""The content of an attribute, as plain Python."""
 
 __all__ = [
     "ArrayAttr",
@@ -369,7 +369,7 @@ class TextPrinter(Printer):
 
 
 _ESCAPED = re.compile(r'[^ -~]|["\\]')
-"""What is escaped in a string literal."""
+"""Characters that are escaped in a string literal."""
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -51,16 +51,16 @@ class CompilerContext(Context):
         self.ranges = dict(ranges or {})
         """Calibrated (minimum, maximum) of values, for fix-numbers."""
         self.factors = dict(factors or {})
-        """What each channel of a value is divided by, for equalise."""
+        """Divisors of each channel of values, for equalise."""
         self.inserted: dict[str, Hashable] = {}
         """The form of every kernel that passes inserted once kernels were formed, by its symbol
         (graph/passes/insertion.py)."""
         self.refused: dict[Hashable, str] = {}
-        """Why the host runs kernels that passes insert even so, by their forms."""
+        """Reasons why the host runs kernels that passes insert, by their forms."""
         self.apart: Collection[str] = ()
         """The symbols of kernels that keep the method that they have by themselves."""
         self.planner: object = None
-        """What plans kernels on this machine (``planning.planner_in``); None for its cost model."""
+        """Planner of kernels on this machine (``planning.planner_in``); None for its cost model."""
 
     @property
     def machine(self) -> Machine:
@@ -146,7 +146,7 @@ class PassRunner:
     records: list[PassRecord] = field(default_factory=list[PassRecord])
     _number: int = 0
     _sound: list[object] = field(default_factory=list[object])
-    """What a module was made of when it was last verified."""
+    """The parts of the module when it was last verified (``made_of``)."""
 
     def write(self, module: ModuleOp, title: str, remark: str = "") -> Path | None:
         """Dump the module as the next numbered file, if dumps are wanted."""

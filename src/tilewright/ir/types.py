@@ -65,7 +65,7 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
 
     @classmethod
     def of(cls, bits: int, fraction: int) -> FixedType:
-        """The type of ``bits`` bits, ``fraction`` of them behind the binary point."""
+        """The type of ``bits`` bits, ``fraction`` of them after the binary point."""
         return cls(IntAttr(bits), IntAttr(fraction))
 
 
@@ -119,7 +119,7 @@ def element_name(element: Attribute) -> ElementType:
 
 
 def element_size(element: Attribute, count: int = 1) -> int:
-    """Bytes of so many elements of a type beside one another."""
+    """Bytes of ``count`` elements of a type beside one another."""
     return size_of(element_name(element), count)
 
 

@@ -30,7 +30,7 @@ class Capability(StrEnum):
     STALLS = "synchronisation.stalls"
     """Signals take no time of their engine."""
     ISSUER = "synchronisation.issuer"
-    """One engine gives the others their commands."""
+    """One engine issues the commands of all others."""
     ISSUE_CYCLES = "issue_cycles"
     MEMORY_GROWTH = "memory_growth"
     C = "c"

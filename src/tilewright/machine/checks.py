@@ -150,7 +150,7 @@ def _memories(machine: Machine) -> Iterator[Finding]:
 
 
 def _holds(machine: Machine, memory: Memory, where: str) -> Iterator[Finding]:
-    """What another memory than the main one holds, it alone holds, and no buffers."""
+    """Problems of ``holds``: one memory beside main memory may hold values, and no buffers."""
     others = [other.name for other in machine.memories if other.holds]
     if memory.name == machine.main:
         yield f"{where}.holds", "main memory holds what no other memory does", "leave it out"

@@ -109,7 +109,7 @@ def leakage_mw(machine: Machine) -> float:
 
 
 def leakage_pj(machine: Machine, cycles: float) -> float:
-    """Picojoules of all parts at rest in so many cycles."""
+    """Picojoules that all parts take at rest in ``cycles`` cycles."""
     return leakage_mw(machine) * cycles / machine.clock_hz * 1e9
 
 

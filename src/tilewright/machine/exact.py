@@ -80,7 +80,8 @@ def _is_one(value: Any) -> bool:
 
 
 def _common(a: Exact, b: Exact) -> tuple[Any, Any, Any, int, int, int]:
-    """Both numerators over one denominator, that denominator, and the bounds of all three."""
+    """Two fractions over a common denominator: numerators, denominator, and the bounds of all
+    three."""
     if _is_one(a.denominator) and _is_one(b.denominator):
         return a.numerator, b.numerator, 1, a.most, b.most, 1
     if isinstance(a.denominator, int) and a.denominator == b.denominator:

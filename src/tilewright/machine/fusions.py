@@ -68,7 +68,7 @@ def fusion_of(machine: Machine, *operations: str) -> Fusion | None:
 
 
 def unserved_vertex(machine: Machine, pattern: Pattern) -> str:
-    """Why a pattern never matches what the machine computes, or ""."""
+    """The reason why a pattern never matches what the machine computes, or ""."""
     computed = {
         name
         for primitive in machine.primitives
@@ -84,7 +84,7 @@ def unserved_vertex(machine: Machine, pattern: Pattern) -> str:
 
 
 def _pair_apart(machine: Machine, pattern: Pattern) -> str:
-    """Why a pattern's kernels never hand on a result on the chip, or ""."""
+    """The reason why a pattern's kernels never hand on a result on the chip, or ""."""
     for source, target in pairwise(pattern):
         writers = _writers(machine, source)
         readers = [p for p in machine.primitives if target.operations & {*p.operations}]
@@ -97,7 +97,7 @@ def _pair_apart(machine: Machine, pattern: Pattern) -> str:
 
 
 def _writers(machine: Machine, vertex: Vertex) -> list[Primitive]:
-    """The primitives that leave a vertex's result somewhere: it may be a map behind their own."""
+    """The primitives that leave a vertex's result somewhere: it may be a map after their anchor."""
     return [
         primitive
         for primitive in machine.primitives

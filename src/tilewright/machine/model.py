@@ -115,12 +115,12 @@ class Move(_Part):
     """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
     curve: str = ""
     transforms: tuple[Literal["img2col", "convert"], ...] = ()
-    """What else the move does while it copies: ``img2col`` gathers the windows of an image;
+    """Further work that the move does while it copies: ``img2col`` gathers the windows of an image;
     ``convert`` rounds sums to the machine's elements. A block counts as the bytes that arrive."""
     byte_pj: float | None = Field(default=None, ge=0, le=MAX_VALUE)
     """Picojoules to carry a byte from one memory to the other, beside reading and writing it."""
     c: CFunction | None = None
-    """Its function in C."""
+    """The C function of the move."""
     own: OwnMove = MoveRecord()
     """The record of keys that one family of targets alone has for a move (records.py)."""
 
@@ -181,7 +181,7 @@ class Storage(_Part):
     first move after it rounds them (planning/space/conversions.py)."""
     fills: bool = False
     """True if instructions state the value of an image's padding, where that is another value than
-    the operation's own (0 in front of a product)."""
+    the operation's own (0 before a product)."""
     circular: bool = False
     """True if rows of the operand's images may be stored in a circular buffer (line buffer)."""
     at_store: bool = False
@@ -243,7 +243,8 @@ class Primitive(_Part):
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
     c: CFunction | None = None
-    """Its function in C; what the functions begin with where it has several instructions."""
+    """The C function of the primitive; the prefix of its functions where it has several
+    instructions."""
     sums: bool = False
     """True if a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
@@ -319,7 +320,7 @@ class Machine(_Part):
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     temporary_space: bool = False
-    """True if the temporaries of one layer lie behind all tensors between layers, in a space that
+    """True if the temporaries of one layer lie after all tensors between layers, in a space that
     layers share, and not among them (plan-memory)."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
@@ -328,7 +329,7 @@ class Machine(_Part):
     leakage_mw: float | None = Field(default=None, ge=0, le=MAX_VALUE)
     """Milliwatts that the rest of it takes at rest, beside its memories and engines."""
     area_mm2: float | None = Field(default=None, ge=0, le=MAX_VALUE)
-    """Area of the rest of it."""
+    """Square millimetres of the machine without its memories and engines."""
     figures_source: str = Field(default="", max_length=1000)
     """The source of its figures of energy and area, in words."""
     host: Host | None = None

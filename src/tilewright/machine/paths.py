@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 def paths_from(source: str, moves: Iterable[Move]) -> dict[str, tuple[Move, ...]]:
-    """The moves from a memory to each that they lead to: the fewest, of as many the first."""
+    """Shortest sequences of moves from a memory to each that it reaches; of equally short ones, the
+    first."""
     known = tuple(moves)
     reached: dict[str, tuple[Move, ...]] = {source: ()}
     for place in (queue := [source]):

@@ -102,7 +102,7 @@ _CONDITION = re.compile(r"\s*([a-z]+)\s*(=|<=|>=)\s*(\d{1,15})\s*")
 
 
 def parse_pattern(text: str) -> Pattern:
-    """The pattern of a text; raises PatternError where it is none."""
+    """The pattern of a text; raises PatternError for invalid text."""
     if len(text) > MOST_TEXT:
         raise PatternError(f"has {len(text)} characters; at most {MOST_TEXT} are possible")
     pattern = tuple(_vertex(part) for part in text.split("->"))

@@ -173,7 +173,7 @@ def _derived(kind: type[Record]) -> Iterator[type[Record]]:
 
 
 def _read(kind: type[Record], value: object) -> object:
-    """The record of a table ``{family: {keys}}``; records, and what is none, as they are."""
+    """The record of a table ``{family: {keys}}``; other values as they are."""
     if not isinstance(value, Mapping):
         return value
     tables: dict[str, Any] = {str(family): table for family, table in value.items()}

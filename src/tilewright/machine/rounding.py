@@ -26,7 +26,7 @@ class Rounding(BaseModel):
     averages: dict[str, tuple[int, int]] = {}
     """Kernel of a pool (``3x3``) -> (factor, shift) of its averages: sum * factor / 2**shift."""
     slope: tuple[int, int] | None = None
-    """(factor, shift) of leaky ReLU behind a sum: x * factor / 2**shift where x is negative.
+    """(factor, shift) of leaky ReLU after a sum: x * factor / 2**shift where x is negative.
 
     It is rounded with the sum, and stands for slopes that are nearest to it in units of 2**-shift.
     """
@@ -35,7 +35,8 @@ class Rounding(BaseModel):
     chosen so that the shift lies there."""
 
     def slope_of(self, alpha: float) -> tuple[int, int] | None:
-        """The factor that stands for a slope behind a sum; None if none does."""
+        """(factor, shift) of leaky ReLU of slope ``alpha`` after a sum; None where the pair stands
+        for another slope."""
         if self.slope is None or round(alpha * 2 ** self.slope[1]) != self.slope[0]:
             return None
         return self.slope

@@ -48,11 +48,10 @@ class Synchronisation(BaseModel):
     which are bits then, and for reply words, which are compared for equality; any number of
     tokens."""
     grain: Grain = "commands"
-    """What waits for what. ``rows``: commands are several instructions, and of the commands that
+    """The unit of waiting. ``rows``: commands are several instructions, and of the commands that
     use a buffer each instruction waits for those that touch the same rows. Computes that hand on
     results on the chip overlap within a tile, and a kernel's instructions are issued in the order
-    in which they can begin. The lowering gives the signals, as programs know commands
-    alone."""
+    in which they can begin. The lowering gives the signals, as programs know commands alone."""
     stalls: bool = True
     """True if a signal is a command that its engine runs alone: the next one starts once all before
     the signal are done. Else the signal is given when they are, beside what the engine does."""

@@ -26,8 +26,8 @@ class Buffer:
     first: int
     last: int
     address: int | None = None
-    """Where it must lie; None: anywhere. A range that nothing may use is a buffer with an address
-    that is live at all steps."""
+    """Address in bytes at which it must lie; None: anywhere. A range that nothing may use is a
+    buffer with an address that is live at all steps."""
 
     def overlaps(self, other: Buffer) -> bool:
         """Return True if both buffers are live at a common step."""
@@ -44,7 +44,7 @@ class Problem:
 
     buffers: tuple[Buffer, ...]
     alignment: int = ALIGNMENT
-    """Bytes."""
+    """Alignment of all offsets, in bytes."""
     capacity: int | None = None
     """Bytes of the memory; None: as many as are needed."""
 
@@ -106,14 +106,14 @@ class Allocation:
     busiest: int
     """The first step at which ``bound`` bytes are live."""
     heuristic: str
-    """What found the offsets."""
+    """Name of the method that found the offsets."""
     optimal: bool
-    """Whether it is known that no allocation needs less."""
+    """True if it is known that no allocation needs less."""
     nodes: int = 0
     """Placements that the exact search tried."""
 
     def misfit(self, capacity: int | None) -> str | None:
-        """Why the buffers do not lie within a capacity; None if they do."""
+        """The reason why the buffers do not lie within a capacity; None if they do."""
         if capacity is None or self.peak <= capacity:
             return None
         if self.bound > capacity:

@@ -47,7 +47,7 @@ Hashes = NDArray[np.uint64]
 FITS, DOES_NOT_FIT, OUT_OF_NODES = 1, 0, -1
 
 FAR = 1 << 62
-"""Beyond every offset."""
+"""An offset beyond all others, in bytes."""
 
 DEEPEST = 3_000
 """Calls in one another: each takes a part of the stack. Past them a search gives up."""

@@ -31,7 +31,7 @@ class Trials:
     programs: dict[tuple[str, Schedule], ModuleOp] = field(
         default_factory=dict[tuple[str, Schedule], ModuleOp]
     )
-    """By symbol and schedule: most trials share most of them."""
+    """Tile programs by symbol and schedule: most trials share most of them."""
 
     def __post_init__(self) -> None:
         self.names = value_names(self.network)

@@ -37,7 +37,7 @@ class NetworkLimits:
     """By engine that computes, the cycles of its work."""
 
     def times(self, rounds: int) -> NetworkLimits:
-        """The limits of so many runs, one after the other."""
+        """The limits of ``rounds`` runs, one after the other."""
         work = {engine: cycles * rounds for engine, cycles in self.work.items()}
         return NetworkLimits(self.cycles * rounds, self.resource, self.kernels, work)
 

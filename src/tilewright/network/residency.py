@@ -48,14 +48,14 @@ WORTH = 1e-3
 to be tried: planning for the memory that is left takes time."""
 
 CONSTANTS_WORTH = 1e-2
-"""The same for constants, which take room from all kernels before their last reader."""
+"""The part for constants, which take room from all kernels before their last reader."""
 
 NEIGHBOURS = 8
-"""Kernels in a row that are timed together at least, where there are so many: a kernel may load
-what it needs several kernels ahead."""
+"""Kernels in a row that are timed together at least, where a network has that many: a kernel may
+load what it needs several kernels ahead."""
 
 Rooms = tuple[tuple[str, int], ...]
-"""``Schedule.rooms``."""
+"""The type of ``Schedule.rooms``: memories and bytes."""
 
 
 @dataclass

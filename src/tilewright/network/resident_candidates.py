@@ -36,14 +36,15 @@ class Candidate:
     """A tensor that kernels hand on or share, or that is there when the network begins."""
 
     names: Mapping[str, str]
-    """Its name as an operand of each kernel that has it in a buffer."""
+    """Names as an operand of each kernel that has it in a buffer."""
     shifts: Mapping[str, int]
-    """Where what a kernel has of it begins, in bytes: not at its start if that is a slice."""
+    """Bytes by kernel from the tensor's start to the part that the kernel reads: 0 unless that is a
+    slice."""
     writer: str | None
     """The kernel that computes it, which then does not store it; None if it is loaded."""
     memory: Memory
     bytes: int
-    """That it takes of the memory, with the granules of its users."""
+    """Bytes that it takes of the memory, with the granules of its users."""
     spared: float
     """Cycles of the transfers that it spares."""
     constant: bool = False
@@ -51,7 +52,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Its name where it is computed, or read first."""
+        """The tensor's name where it is computed, or read first."""
         return self.names[self.writer or next(iter(self.names))]
 
 
@@ -61,14 +62,14 @@ class _Storage:
 
     memory: Memory
     bytes: int
-    """That it takes of the memory, in its granules."""
+    """Bytes that it takes of the memory, in its granules."""
     image: object
-    """How it lies there: kernels can hand it on if they have the same."""
+    """The tensor's layout in the buffer: kernels can hand it on if they have the same."""
 
 
 @dataclass(frozen=True)
 class _Use:
-    """An operand of a kernel: a tensor, or the part of it that begins so many bytes later."""
+    """An operand of a kernel: a tensor, or the part of it that begins ``shift`` bytes later."""
 
     operand: Operand
     shift: int = 0
@@ -113,7 +114,7 @@ class Candidates:
 
     def of(self, row: Sequence[str]) -> Iterator[Candidate]:
         """The tensors that several kernels of a row use, each in one memory and whole, those
-        touched first in front."""
+        touched first at the front."""
         reads: dict[SSAValue, _Uses] = {}
         writes: dict[SSAValue, tuple[str, Operand]] = {}
         order: dict[SSAValue, None] = {}

@@ -83,7 +83,7 @@ def multiply(x: Array, y: Array, attributes: Attributes) -> Array:
 
 
 def look_up(x: Array, attributes: Attributes) -> Array:
-    """Entry x of a table of 256, which begins at the least number of x's type."""
+    """Look x up in a table of 256 entries, which begins at the least number of x's type."""
     table = np.asarray(attributes["table"], str(attributes["to"]))
     return table[x.astype(np.int32) - int(np.iinfo(x.dtype).min)]
 

@@ -38,7 +38,7 @@ class Element:
         return self.size(1)
 
     def size(self, count: int) -> int:
-        """Bytes that hold so many elements beside one another."""
+        """Bytes that hold ``count`` elements beside one another."""
         return -(-(count * self.bits) // 8)
 
     @property
@@ -107,7 +107,7 @@ else:
 
 
 def size_of(element: str, count: int = 1) -> int:
-    """Bytes of so many elements of a type beside one another."""
+    """Bytes of ``count`` elements of a type beside one another."""
     return ELEMENTS[element].size(count)
 
 

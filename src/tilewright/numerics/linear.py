@@ -19,12 +19,12 @@ SHRINKING = np.linspace(1.0, 0.5, 51)
 
 
 def levels(bits: int) -> int:
-    """The largest integer of so many bits."""
+    """The largest signed integer of ``bits`` bits."""
     return (1 << (bits - 1)) - 1
 
 
 def scales_of(limits: Array | float, bits: int, power_of_two: bool = False) -> NDArray[np.float32]:
-    """Scales that bring magnitudes up to ``limits`` onto integers of so many bits.
+    """Scales that bring magnitudes up to ``limits`` onto integers of ``bits`` bits.
 
     Powers of two are rounded up, so that nothing saturates.
     """

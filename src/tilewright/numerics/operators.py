@@ -40,11 +40,11 @@ class Function:
     """A function of one number ``a``."""
 
     c: str
-    """Its C on one element, as a line of the macro SCALARS (targets/cpu/scalars.h): of type T, with
-    F(name) for a function of the C library and name_##S(a) for another one of these. Vectors take
-    element by element what vectors.h has no form of."""
+    """C of the function on one element, as a line of the macro SCALARS (targets/cpu/scalars.h): of
+    type T, with F(name) for a function of the C library and name_##S(a) for another one of these.
+    Vectors take element by element what vectors.h has no form of."""
     traits: tuple[Trait, ...] = ()
-    """Beside "map" and "function"."""
+    """Traits of the operation beside "map" and "function"."""
     parameters: Mapping[str, float] = field(default_factory=dict[str, float])
     """Attributes with their defaults, in the order in which they follow ``a``."""
 

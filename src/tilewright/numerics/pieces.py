@@ -34,7 +34,7 @@ HALF = GROUP // 2
 
 
 def groups(channels: int) -> int:
-    """Groups of so many input channels, the last perhaps not full."""
+    """The number of groups of ``GROUP`` input channels, the last one perhaps not full."""
     return ceil_div(channels, GROUP)
 
 

@@ -110,7 +110,7 @@ def _dequantise_linear(arrays: Sequence[Array], values: Attributes) -> Array:
 
 
 def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
-    """To another element type: towards zero from floats to integers; anything but 0 is true."""
+    """Convert to another element type: floats to integers towards zero; anything but 0 is true."""
     to = np.dtype(str(values["to"]))
     with np.errstate(all="ignore"):
         floats = arrays[0].dtype.kind not in "iub"

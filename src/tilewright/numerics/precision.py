@@ -27,8 +27,8 @@ class Precision:
     """The error that a function by table may add, relative to the largest magnitude."""
 
     def expected(self, roundings: int, tables: int = 0) -> float:
-        """The root-mean-square error after so many roundings in a row, of the largest magnitude,
-        and so many functions by table.
+        """The root-mean-square error after ``roundings`` roundings in a row, of the largest
+        magnitude, and ``tables`` functions by table.
 
         They err independently, so their errors add up as the root of their number.
         """

@@ -34,7 +34,7 @@ POINTS: Mapping[int, tuple[Fraction | None, ...]] = {
     6: (*map(Fraction, (0, 1, -1, 2, -2)), None),
     8: (*map(Fraction, (0, 1, -1, 2, -2, _HALF, -_HALF)), None),
 }
-"""By E: where the polynomials are evaluated; None is infinity."""
+"""Points by E at which the polynomials are evaluated; None is infinity."""
 
 
 def _factored(inner: int) -> tuple[list[float], Array]:
@@ -59,7 +59,7 @@ def _factored(inner: int) -> tuple[list[float], Array]:
 
 
 SCALES: Mapping[int, tuple[float, ...]] = {inner: tuple(_factored(inner)[0]) for inner in POINTS}
-"""By E: the factors of G's rows."""
+"""Factors of G's rows, by E."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _transforms(tile: int, taps: int) -> Transforms:
 TRANSFORMS: Mapping[tuple[int, int], Transforms] = {
     sizes: _transforms(*sizes) for sizes in ((2, 3), (4, 3), (6, 3), (2, 5))
 }
-"""By extents of the output tile and of the window."""
+"""Transforms by extents of the output tile and of the window."""
 
 
 def plain_weights(tile: int, taps: int) -> Array:

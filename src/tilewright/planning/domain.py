@@ -93,7 +93,8 @@ class Affine:
 
     @cached_property
     def lone(self) -> str | None:
-        """The dim that the expression is, if it is one alone."""
+        """The dim that equals the expression; None if there is a factor, an offset or another
+        dim."""
         terms = [(name, c) for name, c in self.terms if c]
         return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 and not self.offset else None
 

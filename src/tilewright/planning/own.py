@@ -66,7 +66,7 @@ class DividesUnlike(PrimitiveRecord):
         return False
 
     def on_one_core(self) -> bool:
-        """Return True if one core computes it, and the others wait."""
+        """Return True if one core computes the kernel while the others wait."""
         return False
 
 

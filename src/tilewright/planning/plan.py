@@ -28,7 +28,7 @@ class Budget:
     priced: int = 100_000
     """Tilings that are priced, best lower bound first ("priced")."""
     timed: int = 32
-    """Candidates that are timed, best cost first."""
+    """The most candidates that are timed, best cost first."""
     timed_tiles: int = 30_000
     """Tiles of all candidates of a kernel that are timed; the first is timed in any case."""
     settled: float = 0.003
@@ -37,7 +37,7 @@ class Budget:
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
     firsts: float = 0.15
-    """The same margin for the best of each primitive: for another one the cost may be further
+    """The margin for the best candidate of each primitive: for another one the cost may be further
     off."""
     limit: float = inf
     """Cycles above which no plan is wanted: what cannot be faster is not priced."""
@@ -51,7 +51,7 @@ class Plan:
 
     schedule: Schedule
     predicted_cycles: float
-    """By the cost model."""
+    """Cycles by the cost model."""
     moved_bytes: int
     """Through main memory, both ways."""
     physical_bound: float
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def physical_efficiency(self) -> float:
-        """Physical bound over cycles."""
+        """The physical bound divided by the cycles."""
         return self.physical_bound / self.cycles if self.cycles else 1.0
 
     def to_json(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Resident:
 
     operand: str
     address: int
-    """Its first byte in that memory; the same in all kernels that use it."""
+    """Address in that memory of its first byte; the same in all kernels that use it."""
     live_in: bool = False
     """True if an earlier kernel has left it there; otherwise this one loads or computes it."""
 
@@ -76,8 +76,8 @@ class Schedule:
     """The operands, of the producers too, that stay on the chip between kernels. A result that
     stays is not stored."""
     rooms: tuple[tuple[str, int], ...] = ()
-    """Memories of which all other buffers may take only so many bytes, the first ones: tensors
-    stay behind these while the kernel runs."""
+    """Memories, each with the number of bytes from its start that all other buffers may take:
+    tensors stay after them while the kernel runs."""
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""

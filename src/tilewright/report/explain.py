@@ -185,7 +185,7 @@ def _prepare(state: CompilationState) -> dict[str, Objection]:
 
 
 def objection_to(op: Operation, machine: Machine) -> Objection | None:
-    """Why the machine's accelerator cannot run an operation, and what would change that."""
+    """The reason why the accelerator cannot run an operation, and a change that would help."""
     refused = objection(op, machine)
     if refused is None:
         return None
@@ -210,7 +210,7 @@ class _Fates:
         for op in operations_of(imported):
             self.origin.setdefault(op.node_name, []).append(op)
         self.places: dict[KernelOp, tuple[str, CompilationState]] = {}
-        """The name of each kernel, behind that of the loop that it is in, and its compilation."""
+        """The name of each kernel, after that of the loop around it, and its compilation."""
         self._enter_all(state, "")
 
     def _enter_all(self, state: CompilationState, before: str) -> None:

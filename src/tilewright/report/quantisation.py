@@ -24,9 +24,9 @@ class LayerError:
     node: str
     operator: str
     layer: Measures
-    """At the layer's own result, rounded as its readers read it."""
+    """Errors of the layer's own result, rounded as its readers read it."""
     network: Measures
-    """At the network's outputs."""
+    """Errors of the network's outputs."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the errors of the layer as a JSON object."""
@@ -48,7 +48,7 @@ class QuantisationReport:
     samples: int
     layers: tuple[LayerError, ...]
     together: Measures
-    """At the network's outputs, everything quantised but what is kept in float32."""
+    """Errors of the network's outputs with everything quantised but what is kept in float32."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the errors as a JSON object."""

@@ -161,7 +161,7 @@ class Cache:
         """Remove the entries used longest ago until the bounds hold; those in use stay."""
         most = self.most_entries if most_entries is None else most_entries
         with self._locked():
-            # What is being built is locked by its builder; what is not was left behind.
+            # A builder locks its folder; folders without a lock are left from interrupted builds.
             removed = [path for path in self._folder("work").iterdir() if not in_use(path)]
             files = {entry: inodes(entry) for entry in sorted(self._entries(), key=_last_use)}
             links = Counter(

@@ -73,7 +73,7 @@ class DynamicExecutable(Executable):
         self._plans: dict[int, Executable] = {}
         self._last: Executable | None = None
         self._guard = RLock()
-        _ = self.free  # Bounds that are none are refused now.
+        _ = self.free  # Invalid bounds are refused now.
 
     def sizes(self, inputs: Mapping[str, Array] | Any) -> dict[str, int]:
         """The sizes of the free dims that inputs have; raises TilewrightError (``shape-``)."""

@@ -28,7 +28,7 @@ from tilewright.system.temporary import temporary_folder
 from tilewright.targets.base import find_target
 
 FORM = 1
-"""Version of the form; readers refuse any other."""
+"""Version of the form; readers refuse other versions."""
 
 NOTE = ".note.tilewright"
 FILES = ".tilewright"

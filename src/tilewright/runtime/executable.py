@@ -87,7 +87,8 @@ class Executable:
         self._measured: Callable[[], Profile] | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
         self.model: ModelSource | None = None
-        """Gives the model as it was written, for ``check``; None where it is not at hand."""
+        """Function that returns the model as written, for ``check``; None where the model is
+        missing."""
         self._libraries = Packaged(
             directory / LIBRARIES,
             frozenset(

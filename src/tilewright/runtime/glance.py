@@ -142,7 +142,7 @@ def efficiencies(
     facts: Mapping[str, Any], taken: float | None
 ) -> tuple[float | None, float | None]:
     """Return the parts of the granule and of the physical bound that are reached, or would be with
-    so many cycles ``taken``."""
+    ``taken`` cycles."""
     if facts["measured"]:
         return facts["efficiency"], facts["physical_efficiency"]
     bounds = facts["granule_bound_cycles"], facts["bound_cycles"]
@@ -173,7 +173,7 @@ def of_host(facts: Mapping[str, Any], seconds: float) -> str:
 
 
 def _reasons(rows: list[Row]) -> str:
-    """Why kernels are on the host, the most frequent first."""
+    """Reasons why kernels are on the host, the most frequent first."""
     counted = Counter(row.get("reason") or "no reason is recorded" for row in rows)
     listed = [
         short_reason(reason) + (f" ({n} kernels)" if n > 1 else "")

@@ -32,7 +32,7 @@ from tilewright.shapes.forms import LARGEST_SIZE, Bounds
 from tilewright.system.typed_json import JsonError, Range, from_json, to_json
 
 FORMAT = 1
-"""Version of the package's layout; readers refuse any other."""
+"""Version of the package's layout; readers refuse other versions."""
 
 MANIFEST = "manifest.json"
 PROGRAM = "program"
@@ -84,7 +84,7 @@ class FreeDim:
 
     @property
     def bounds(self) -> Bounds:
-        """The sizes that it may have; refuses (``shape-bounds``) bounds that are none."""
+        """The sizes that the dim may have; refuses (``shape-bounds``) invalid bounds."""
         return Bounds(self.low, self.high)
 
 
@@ -118,7 +118,7 @@ class KernelEntry:
     engine: str
     """The engine that runs it, ``accelerator`` or ``host``."""
     reason: str = ""
-    """Why it is on the host."""
+    """The reason why it is on the host."""
     schedule: str = ""
     predicted_cycles: float | None = None
     physical_bound: float | None = None
@@ -136,7 +136,8 @@ class KernelEntry:
     issue_cycles: int = 0
     """Cycles that issuing its instructions takes, where the machine counts that."""
     unbalanced: str = ""
-    """Why cores differ from the one whose part the plan prices (planning/cost/balance.py)."""
+    """The reason why cores differ from the one whose part the plan prices
+    (planning/cost/balance.py)."""
     operations: int | None = None
     """Iterations of its computes: multiply-adds, where they are products."""
     peak_cycles: float | None = None
@@ -148,7 +149,8 @@ class KernelEntry:
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
     rounds: Annotated[int, Range(1)] = 1
-    """How often it runs, as a part of a loop; cycles, bounds, bytes and operations are of all."""
+    """The number of times that it runs, as a part of a loop; cycles, bounds, bytes and operations
+    are of all."""
 
     def of_rounds(self, rounds: int, loop: str) -> KernelEntry:
         """The entry in a network of which a loop runs its network for some rounds."""
@@ -230,7 +232,7 @@ class Manifest:
     runs: bool = True
     """True if something here runs it, false if only other tools do."""
     open_model: OpenModel | None = None
-    """Only in packages with free dims, which have no program."""
+    """Model of a package with free dims, which has no program; None in all others."""
     files: dict[str, FileEntry] = field(default_factory=dict[str, FileEntry])
 
     def check(self) -> None:

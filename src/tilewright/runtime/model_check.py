@@ -35,8 +35,9 @@ LARGEST = 8.0
 """The allowed ratio of an output's largest error to the expected root-mean-square error."""
 
 USUAL = 2.0
-"""The same of the root-mean-square error of many elements: weights are rounded, too. That of few
-varies more, by the root of their number, and that of one element is its largest error."""
+"""The allowed ratio of the root-mean-square error of many elements: weights are rounded, too. The
+ratio of few varies more, by the root of their number, and that of one element is its largest
+error."""
 
 MEANINGLESS = 0.5
 """The error of an output's largest magnitude that no bound allows: what is as far off says nothing,
@@ -92,7 +93,7 @@ class ModelCheck:
     outputs: tuple[OutputError, ...]
     passed: bool
     reason: str = ""
-    """Why the model was not evaluated, where it was not; ``passed`` then says nothing."""
+    """The reason why the model was not evaluated, if it was not; ``passed`` then has no meaning."""
 
     def __str__(self) -> str:
         """One line where all is well, else a table of the outputs."""

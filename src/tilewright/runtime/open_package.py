@@ -103,5 +103,5 @@ def _plain(factors: Mapping[str, Array]) -> dict[str, tuple[float, ...]]:
 
 
 def _finite(ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """The ranges that say something."""
+    """The ranges of which both bounds are finite."""
     return {name: bounds for name, bounds in ranges.items() if all(map(math.isfinite, bounds))}

@@ -54,7 +54,7 @@ class Answer:
 
 
 def read_answer(path: Path) -> Answer | None:
-    """The answer in a file; None where there is none that could be one."""
+    """The answer in a file; None if the file is missing or invalid."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             return None

@@ -28,7 +28,7 @@ Written = Callable[[Path, Manifest, Mapping[str, int]], "ModelSource"]
 """Returns a package's model as it was written, at sizes of its free dims."""
 
 specialisers: list[tuple[Specialiser, Interpreted, Written]] = []
-"""Those that are known; the last one is asked."""
+"""The known specialisers; the last one is asked."""
 
 
 def specialise_by(specialiser: Specialiser, interpreted: Interpreted, written: Written) -> None:

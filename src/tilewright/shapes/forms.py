@@ -22,7 +22,7 @@ from numbers import Integral
 from tilewright.errors import refuse
 
 LARGEST_SIZE = 2**31 - 1
-"""Of one dim."""
+"""The largest size of one dim."""
 
 LONGEST_NAME = 200
 """Characters of a dim's name."""

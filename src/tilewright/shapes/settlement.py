@@ -18,7 +18,7 @@ class TensorDims:
 
     name: str
     dims: Dims | None
-    """None if not even the rank is stated. A dim without a size or name is called ``NAME.AXIS``."""
+    """Dims as stated, those without a size or name as ``NAME.AXIS``; None without a rank."""
     dtype: str = ""
     """NumPy's name of the element type; empty if it is not stated."""
     bounds: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
@@ -48,7 +48,7 @@ class Settled:
     free: Mapping[str, Bounds]
     """The free dims, in the order in which the inputs name them."""
     names: Mapping[str, int | str] = field(default_factory=dict[str, "int | str"])
-    """What became of the model's own names: a size, or the name that the dim now has."""
+    """The model's own names of dims: each with its size, or the name that the dim now has."""
 
     def bind(self, sizes: Mapping[str, int]) -> dict[str, Dims]:
         """The inputs' shapes once free dims have sizes."""
@@ -70,7 +70,7 @@ class _Dim:
         self.size: int | None = None
         self.name: str | None = None
         self.bounds: Bounds | None = None
-        """None where nothing is said."""
+        """Bounds of the size; None where nothing is said."""
 
 
 class _Settling:

@@ -38,7 +38,7 @@ class Touch:
 
     @property
     def used(self) -> NDArray[np.bool_]:
-        """Which instructions touch anything."""
+        """Mask of the instructions that touch at least one byte."""
         used = np.ones(self.address.shape, np.bool_)
         for size in self.sizes:
             used &= size > 0

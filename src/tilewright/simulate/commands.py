@@ -24,7 +24,7 @@ TIMED = np.dtype(
         ("waits", np.int32, (MAX_ENGINES,)),
     ]
 )
-"""What timing needs of one command; the array is in program order.
+"""The record of one command for timing; the array is in program order.
 
 - ``engine``: index into ``machine.engines``; the engine runs its commands in program order.
 - ``move``: index into ``machine.moves`` of a transfer, -1 for anything else. It gives the

@@ -8,7 +8,7 @@ tile/races.py for programs whose loops are still loops) need to know nothing of 
 
 What may be wrong: a wait that no signal before it in the program answers (``unanswered``: the
 program may be stuck), a signal that nothing waits for (``unused``: the id is up when the next
-program starts), and a signal that is given while so many of the same id are still to be taken that
+program starts), and a signal that is given while too many of the same id are still to be taken:
 the id cannot hold another (``reused``): the wait for the n-th must be over before the signal n +
 depth is given, whatever the engines' speeds.
 """
@@ -58,7 +58,7 @@ class Matched:
     unused: Ints
     """Signals without a wait."""
     again: Ints
-    """Signals that come ``depth`` or more behind one of the same id that a wait takes."""
+    """Signals that come at least ``depth`` signals after one of the same id that a wait takes."""
     taken: Ints
     """For each of these, the wait that must be over before it."""
 

@@ -21,7 +21,7 @@ from tilewright.simulate.commands import TimedArray
 from tilewright.simulate.timing import Spans
 
 Events = tuple[Spans, TimedArray, Callable[[int], str]]
-"""What a trace shows of a run: the times of commands, the commands, and their names."""
+"""The events that a trace shows of a run: the times of commands, the commands, and their names."""
 
 _CHUNK = 4096
 

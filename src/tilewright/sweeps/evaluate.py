@@ -255,7 +255,7 @@ class Bench:
         )
 
     def _program(self, item: CompiledKernel, state: CompilationState) -> ProgramFigures:
-        """What a kernel's tile program takes of memories, and what it does."""
+        """The bytes that a kernel's tile program takes of memories, and its counts."""
         assert item.schedule is not None
         form, names = canonical(item.kernel)
         key = self.plans.seen(item.kernel), form, renamed(item.schedule, names)

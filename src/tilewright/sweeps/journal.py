@@ -29,8 +29,8 @@ class Journal:
     """The finished rows beside a sweep's output, by what they depend on."""
 
     def __init__(self, path: Path) -> None:
-        """Open or begin the journal; refuses what is none (``sweep-journal``), one that another
-        sweep writes to, and a place that cannot be written (``output-failed``)."""
+        """Open or begin the journal; refuses a file of another kind (``sweep-journal``), a journal
+        that another sweep writes to, and a place that cannot be written (``output-failed``)."""
         self.path = path
         self.rows: dict[str, Row] = {}
         try:

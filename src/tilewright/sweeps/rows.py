@@ -34,13 +34,13 @@ class Row:
     values: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """The varied keys of the machine."""
     status: str = "planned"
-    """``planned`` or ``refused``."""
+    """The result of planning: ``planned`` or ``refused``."""
     cycles: float | None = None
     """Predicted, of all kernels of the accelerator."""
     seconds: float | None = None
     """The cycles at the machine's clock."""
     bound_cycles: float | None = None
-    """The physical bound."""
+    """The physical bound, in cycles."""
     granule_bound_cycles: float | None = None
     moved_bytes: int | None = None
     """Through main memory, both ways."""
@@ -53,7 +53,7 @@ class Row:
     host_kernels: int | None = None
     """Kernels that the host runs, whose time no figure has."""
     code: str = ""
-    """Of the refusal."""
+    """The code of the refusal; "" if planned."""
     reason: str = ""
     pareto: bool = False
     """True if no other row of its model is better in one objective and as good in all."""

@@ -140,8 +140,8 @@ def _run(
 
 
 def _digests(models: Sequence[str], caffemodel: str | Path | None) -> dict[str, str]:
-    """SHA-256 of each file that points read; refuses (``model-missing``) a model that is not
-    there. Whoever reads a model says what is wrong with the file of its weights."""
+    """SHA-256 of each model that points read, and of the caffemodel; refuses (``model-missing``) a
+    model that cannot be read. The reader of a model reports a missing caffemodel."""
     digests: dict[str, str] = {}
     for name in models:
         try:

@@ -60,7 +60,7 @@ class SharedPlans:
         self.texts.clear()
 
     def cache(self, planner: Planner) -> PlanCache:
-        """The plans that are known for a planner's machine, where nothing else tells it apart."""
+        """The plans that are known for a planner's machine, if planners differ in nothing else."""
         same = planner.timer is None or planner.timer is self.timer
         if planner.machine is not self.machine or not same or planner.search or planner.chains:
             return planner.cache

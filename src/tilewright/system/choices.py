@@ -1,5 +1,5 @@
-"""Values that options offer, apart from the code behind them: ``--help`` lists them and imports
-nothing."""
+"""Values that options offer, apart from the code that implements them: ``--help`` lists them and
+imports nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlannerChoice:
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Each option's values; FILE is any path."""
     cuts_tiles: bool = True
-    """Whether it cuts tiles for memories that software manages."""
+    """True if it cuts tiles for memories that software manages."""
 
     @property
     def help(self) -> str:
@@ -79,11 +79,11 @@ SIMULATED = "simulated"
 """The source of costs that runs the target's simulator."""
 
 FUSION_COSTS = ("closed", SIMULATED)
-"""Where the costs of groups come from: planning's prediction, or the target's simulator."""
+"""Sources of the costs of groups: planning's prediction, or the target's simulator."""
 
 ENGINES = ("DLP", "CAFFE")
-"""What runs a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator, CAFFE is
-Caffe's own name for the processor at hand."""
+"""Engines that run a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator,
+CAFFE is Caffe's own name for the processor at hand."""
 
 SAMPLES = 4
 """Samples on which errors of numbers are measured: the first of the calibration data."""
@@ -93,8 +93,8 @@ SEARCHES = ("grid", "random", "pareto")
 """Searches for the points of a sweep (sweeps/search.py)."""
 
 EFFORTS = ("quick", "full")
-"""How a sweep chooses schedules: the first by the cost model, timed; or as ``compile`` does, which
-times many candidates and takes several times as long (sweeps/evaluate.py)."""
+"""Ways in which a sweep chooses schedules: the first by the cost model, timed; or as ``compile``
+does, which times many candidates and takes several times as long (sweeps/evaluate.py)."""
 
 
 def target_points() -> Mapping[str, EntryPoint]:

@@ -18,7 +18,7 @@ HELP: Mapping[int, str] = {
     errno.EACCES: "name a place that you may write to",
     errno.EROFS: "name a place that you may write to",
 }
-"""What helps, by the system's number of an error."""
+"""Advice for the user, by the system's number of an error."""
 
 
 def problem_of(error: OSError, code: str, where: str = "") -> Problem:

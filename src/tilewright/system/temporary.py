@@ -17,7 +17,7 @@ def make_folder(parent: Path | None = None, prefix: str = "tilewright-") -> Path
 
     It lies in ``parent``, without which in the system's folder of temporary files.
 
-    ``tempfile.TemporaryDirectory`` leaves a folder behind where ctrl-C comes while the folder is
+    ``tempfile.TemporaryDirectory`` leaves a folder where ctrl-C comes while the folder is
     being made or removed: here, the name is noted before the folder exists and until it is gone.
     Raises OSError.
     """

@@ -1,1 +1,1 @@
-"""Targets: one folder each; what turns planned kernels into a package that runs."""
+"""Targets, a folder for each: the code that turns planned kernels into a package that runs."""

@@ -45,25 +45,26 @@ class Target(ABC):
     name: str
     description: str
     family: str = ""
-    """Whose own keys its machines may have (machine/records.py): the name of its folder."""
+    """Family whose own keys its machines may have (machine/records.py): the name of its folder."""
     take_lengths: bool = False
-    """Whether one program may run at any length of an input's axis, up to the one that it was
+    """True if one program may run at any length of an input's axis, up to the one that it was
     compiled for (``Compilation.free``)."""
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
-    """What its code takes from the tile program; it decides the rest anew, and no pass does."""
+    """Decisions of the tile program that the target's code takes over; it decides the rest anew,
+    and no pass does."""
     waits_for_host: ClassVar[bool] = True
     """True if all of a kernel's loads wait for a step of the host before it; False if weights may
     be loaded before that step, so that the host's steps part no row of kernels."""
     kernels_overlap: ClassVar[bool] = True
-    """Whether a kernel's first loads run beside the end of the kernel before, whose last tiles they
+    """True if a kernel's first loads run beside the end of the kernel before, whose last tiles they
     then leave alone (``Allocate.avoid``)."""
     residents: ClassVar[frozenset[str]] = frozenset({"inputs", "results"})
     """The kinds of tensors that may stay in memories (``Memory.resident``), if that is implemented;
     others are refused."""
     elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")
-    """What machines may compute on; others are refused."""
+    """Element types that machines may compute on; others are refused."""
     weights_file: str = ""
     """The file of its programs that is the arena of weights, each as its layout and placement say:
     packages keep no second copy of those. "" where programs keep weights in other ways."""
@@ -71,24 +72,25 @@ class Target(ABC):
     """Files of its programs, and the sections that they are in a package of one file
     (runtime/elf_package.py); without any, packages are directories."""
     writes_c: bool = False
-    """Whether its packages are C throughout, of which there are several forms (``Form``)."""
+    """True if its packages are C throughout, of which there are several forms (``Form``)."""
     writes_loops: bool = False
     """True if ``emit`` writes loops with their bodies; else bodies are packages of their own, whose
     rounds the host runs."""
     falls_back: bool = False
-    """Whether the host runs the kernels that its instructions cannot say, so that no network is
+    """True if the host runs the kernels that its instructions cannot say, so that no network is
     refused for one of them. ``emit`` then tells which they are (``KernelError``)."""
     completes_machines: ClassVar[bool] = False
-    """Whether machine files may leave fusions and what stays on the chip to the compiler
+    """True if machine files may leave fusions and what stays on the chip to the compiler
     (machine/implied.py)."""
     runs: ClassVar[bool] = True
-    """Whether something here runs its packages, or else only other tools."""
+    """True if a runner here executes its packages; False if only other tools do."""
     levels: ClassVar[Mapping[str, str]] = {"graph": "graph", "tile": "tile", "program": "program"}
     """Names of a network's representations -> the level (compiler/representation.py)."""
     program_mark: ClassVar[str] = ""
-    """What stands in every text of its programs, where ``verified_program`` reads such texts."""
+    """A string that every text of its programs contains, where ``verified_program`` reads such
+    texts."""
     takes_computed_weights: bool = True
-    """Whether the weights of products may be values that a network takes in or computes. Otherwise
+    """True if the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
 
     @property
@@ -104,7 +106,7 @@ class Target(ABC):
         """Refuse (``machine-capability``, ``machine-element``) a machine with keys that the target
         does not implement, or of elements that it does not compute on.
 
-        Layouts that are none are refused, too (``machine-invalid``). ``source`` is the machine's
+        Invalid layouts are refused, too (``machine-invalid``). ``source`` is the machine's
         file, named before the keys.
         """
         from tilewright.machine.capabilities import records, used
@@ -312,7 +314,7 @@ class WordTarget(Target):
 
 
 def sources_text(directory: Path, *patterns: str) -> str:
-    """The C files of a program, one behind the other, each under its name."""
+    """The C files of a program, one after another, each under its name."""
     paths = [path for pattern in patterns for path in sorted(directory.glob(pattern))]
     return "\n".join(
         f"/* {path.relative_to(directory).as_posix()} */\n{path.read_text()}" for path in paths

@@ -27,7 +27,7 @@ BufferT = TypeVar("BufferT")
 
 @dataclass(frozen=True)
 class Handover(Generic[BlockT, StatementT, BufferT]):
-    """An engine lets another go on: after one statement of a block, in front of another."""
+    """An engine signals another: after one statement of a block, before another."""
 
     source: str
     target: str
@@ -35,7 +35,7 @@ class Handover(Generic[BlockT, StatementT, BufferT]):
     after: StatementT
     """The statement after which the source signals."""
     before: StatementT | None
-    """The statement in front of which the target waits; None: right after the signal."""
+    """The statement before which the target waits; None: right after the signal."""
     back: bool
     """True if the wait is for a signal of an earlier run of the block."""
     slots: int = 1
@@ -50,8 +50,8 @@ class Handover(Generic[BlockT, StatementT, BufferT]):
 
     @property
     def reverse(self) -> Handover[BlockT, StatementT, BufferT]:
-        """The source waits until the target has taken what it signalled as many runs before as
-        slots take turns."""
+        """The hand-over in the other direction: the source waits until the target has taken the
+        signal of as many executions ago as the buffer has slots."""
         before = self.after if self.before is None else self.before
         return replace(
             self,
@@ -108,7 +108,7 @@ class Placed(Generic[AnyHandover]):
     handover: AnyHandover
     ids: tuple[int, ...] = ()
     reason: str = ""
-    """Why a barrier takes its place; "" for signals."""
+    """The reason why a barrier takes its place; "" for signals."""
 
 
 @dataclass(frozen=True)
@@ -216,11 +216,7 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         return item if item.reason else replace(item, ids=tuple(ids))
 
     def _number(self) -> tuple[str, str] | None:
-        """Give ids; the pair of engines that has too few of them, if one has.
-
-        Each hand-over has its own while there are enough for its pair. Otherwise each gets the
-        first with which the proof holds, the most executed first.
-        """
+        """Give ids to hand-overs; returns a pair of engines that has too few of them, or None."""
         items = self.items = self.apart()
         pairs: dict[tuple[str, str], list[int]] = {}
         for number, item in enumerate(items):
@@ -287,7 +283,8 @@ class Assignment(ABC, Generic[AnyHandover, Case]):
         self.items[self.items.index(item)] = replace(item, ids=(), reason=reason)
 
     def mend(self, problem: Finding[AnyHandover]) -> None:
-        """Add what orders a signal after the wait that takes the one before; or a barrier."""
+        """Add the hand-over that orders a signal after the wait for the one before; or a
+        barrier."""
         item = problem.item
         if item is None:
             # A dependence that pruning and sharing left unordered, which they never do.

@@ -90,5 +90,5 @@ def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str, ahead: str =
 
 
 def _beyond(axis: Affine, dim: str) -> Affine:
-    """An expression that spans as many indices more as a dim has, less one."""
+    """The expression plus a dim, which spans as many indices more as the dim has, less one."""
     return replace(axis, terms=(*axis.terms, (dim, 1)))

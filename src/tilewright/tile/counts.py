@@ -45,7 +45,7 @@ class ProgramCounts:
     tiles: Mapping[tuple[str, Sizes], int] = field(default_factory=dict[tuple[str, Sizes], int])
     """By primitive and sizes, the tiles that it computes."""
     instructions: int = 0
-    """Commands, signals and waits. Moves that are joined are one; a move of nothing is none."""
+    """Commands, signals and waits. Joined moves count as one; a move of no bytes does not count."""
 
     def __add__(self, other: ProgramCounts) -> ProgramCounts:
         moved, tiles = Counter(self.moved), Counter(self.tiles)

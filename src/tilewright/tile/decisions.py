@@ -13,7 +13,7 @@ class Decision(StrEnum):
     WAITS = "waits"
     """The dependences that an operation waits for before it starts."""
     ORDER = "order"
-    """In what order the operations of a block are issued, and which loads are issued ahead."""
+    """The order in which the operations of a block are issued, and which loads are issued ahead."""
     SLOTS = "slots"
     """The number of tiles of a buffer that its memory holds at a time."""
 

@@ -1,7 +1,7 @@
 """Waits of a program as hand-overs: places where one engine signals and another waits for it.
 
 A wait says which executions must be done before a command starts. Between two statements of one
-block the same can be said by a signal after the one and a wait in front of the other, once in each
+block the same can be said by a signal after the one and a wait before the other, once in each
 run of the block::
 
     ready x on a compute, x filled by a move before it:
@@ -45,7 +45,7 @@ from tilewright.tile.queues import (
 )
 
 PART = "a part ends"
-"""Why a barrier ends the block that each of several cores runs for its parts of a result."""
+"""Reason why a barrier ends the block that each of several cores runs for its parts of a result."""
 
 
 Handover = assignment.Handover[Block, Operation, BufferOp]
@@ -110,7 +110,7 @@ def _ready(
 
 
 def _free(op: Command, buffer: BufferOp, users: Sequence[Command]) -> Iterator[Handover]:
-    """The slot's last user on each engine hands it back."""
+    """Yield the hand-overs by which the last user of a slot on each engine gives it back."""
     block = buffer.parent_block()
     assert block is not None
     several = buffer.slot_count > 1

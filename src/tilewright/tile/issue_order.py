@@ -1,12 +1,12 @@
 """The order in which the operations of a block are issued.
 
 Queues that fill by themselves take them in the order of the text, and what is issued ahead, for the
-next run of the block, in front of the block's first loop besides.
+next run of the block, before the block's first loop besides.
 
 An issuer (``issuer`` of ProgramOp; issued.py) has an order of its own. What it gives ahead stands
-in front of the block's first wait, loop or compute, so that it is under way meanwhile; what one
+before the block's first wait, loop or compute, so that it is under way meanwhile; what one
 core loads for all cores stands after the waits, for these say that all are done with its slot. The
-first such load of a part stands in front of the first wait, loop or compute of the part.
+first such load of a part stands before the first wait, loop or compute of the part.
 """
 
 from __future__ import annotations

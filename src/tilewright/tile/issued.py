@@ -27,7 +27,7 @@ from tilewright.tile.operations import MoveOp, ProgramOp
 from tilewright.tile.queues import Command, Queues, commands_of, fills, leader_of, users_of
 
 NEVER = np.iinfo(np.int64).max
-"""The key at which a command is done that is never waited for."""
+"""Completion key of a command that is never waited for."""
 
 
 def handovers_of_issued(program: ProgramOp) -> Iterator[Handover]:

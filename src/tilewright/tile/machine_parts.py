@@ -25,8 +25,8 @@ class Absent(NamedTuple):
 
 
 def absent_parts(program: ProgramOp, machine: Machine) -> Iterator[Absent]:
-    """Yield the parts that the program names and the machine lacks; other checks need that there
-    are none."""
+    """Yield the parts that the program names and the machine lacks; other checks take for granted
+    that the machine has all parts."""
     for op in program.walk():
         if isinstance(op, ProgramOp):
             yield from _header(op, machine)

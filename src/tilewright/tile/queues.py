@@ -1,8 +1,8 @@
 """The queues of the engines: which command is which, and waits as counts of commands.
 
 Every execution of a move or a compute is one command of its engine; a joined move is part of the
-command of the move before it. Commands of an engine run in program order. A wait then says: of
-another engine's commands, the first so many have completed.
+command of the move before it. Commands of an engine run in program order. A wait then gives a
+number n: of another engine's commands, the first n have completed.
 
     queues = Queues(order)
     queues.position(move)       # number of each execution's command in its engine's queue
@@ -131,7 +131,7 @@ def buffers_of(op: Command) -> list[BufferOp]:
 
 
 ROWS = "rows of "
-"""In a wait, before the name of the buffer: each instruction of the command waits for those that
+"""Prefix of a buffer's name in a wait: each instruction of the command waits for those that
 touch the same rows of the buffer."""
 
 

@@ -42,9 +42,9 @@ class Residents:
     """The tensors that lie in buffers which stay, while programs run one after the other."""
 
     tensors: dict[Range, Origin] = field(default_factory=dict["Range", "Origin"])
-    """What lies there."""
+    """The tensor that lies in each range."""
     used: list[Range] = field(default_factory=list[Range])
-    """Where buffers have been, so that no constant is there any more."""
+    """Ranges in which buffers have been, so that no constant is there any more."""
     constants: dict[Range, Origin] = field(default_factory=dict["Range", "Origin"])
     """The constants that programs have found: there since before the first of them."""
 

@@ -50,7 +50,7 @@ def separate_placements(kernel: Kernel) -> dict[str, Placement]:
 
 
 def separate_arenas(kernel: Kernel) -> tuple[dict[str, Placement], dict[str, int]]:
-    """The same, and the bytes of the arenas."""
+    """As ``separate_placements``, with the bytes of the arenas."""
     placements: dict[str, Placement] = {}
     ends = {WEIGHTS: 0, ACTIVATIONS: 0}
     for operand in kernel.operands:

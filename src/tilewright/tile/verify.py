@@ -255,7 +255,7 @@ def _check_gathered(buffer: BufferOp, where: str) -> None:
 
 
 def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
-    """Only the axis along which a buffer is circular moves from visit to visit."""
+    """Check that only the axis along which a buffer is circular moves from visit to visit."""
     loops = enclosing_loops(buffer)
     if not 0 <= axis < len(buffer.window.data) or not loops:
         raise VerifyException(f"{where}: needs an axis to be circular along, and a loop around it")
@@ -294,7 +294,7 @@ def check_move(move: MoveOp) -> None:
     _check_waits(move.wait_list, move, where)
     if move.ahead is not None and (not move.loads or buffer.slot_count < 2 or not _has_loop(move)):
         raise VerifyException(
-            f"{where}: only a load into two slots or more, in front of a loop or a compute, "
+            f"{where}: only a load into two slots or more, before a loop or a compute, "
             "is issued ahead"
         )
     if move.joined is not None:
@@ -368,7 +368,7 @@ def check_compute(compute: ComputeOp) -> None:
 
 @check.register
 def check_event(event: EventOp) -> None:
-    """It is between two engines, has ids, and a buffer whose visits several of them follow."""
+    """Check an event: two engines, ids, and a buffer whose visits several of the ids follow."""
     where = event.name
     for engine in (event.source_engine, event.target_engine):
         _check_engine(engine, where)

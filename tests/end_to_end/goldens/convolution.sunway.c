@@ -118,7 +118,7 @@ static int put_output(const struct k0_c_para *para, const struct box *box,
     return 1;
 }
 
-/* Steps to the next iteration over kh; 0 behind the last of the part. */
+/* Steps to the next iteration over kh; 0 after the last of the part. */
 static int next_kh(struct tile *at) {
     at->kh += 2;
     if (at->kh >= 3) {

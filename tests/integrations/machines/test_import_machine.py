@@ -100,14 +100,14 @@ def assert_same(folder: Path, text: str, original: Path) -> None:
     assert import_machine([path]).machine == import_machine([original]).machine
 
 
-def test_a_memory_of_everything_gets_one_behind_it(tmp_path: Path) -> None:
+def test_a_memory_of_everything_gets_one_beyond_it(tmp_path: Path) -> None:
     lines = ZIGZAG.read_text()
     start, end = lines.index("  dram:"), lines.index("operational_array:")
     path = tmp_path / "alone.yaml"
     path.write_text((lines[:start] + lines[end:]).replace("[I1, O]", "[I1, I2, O]"))
     imported = import_machine([path])
     assert imported.machine.main == "main"
-    assert any("behind buffer" in line for line in imported.lost)
+    assert any("beyond buffer" in line for line in imported.lost)
 
 
 def test_an_operand_without_a_memory_on_the_chip_is_refused(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_reasons() -> None:
     y = net.op(
         "lrn", net.conv(net.inputs["x"], 16, **PADS), size=5, alpha=1e-4, beta=0.75, bias=1.0
     )
-    assert "no kernel has lrn behind conv" in refusal(net, y)
+    assert "no kernel has lrn after conv" in refusal(net, y)
 
 
 FUSED = load_machine(Path(__file__).parents[3] / "examples" / "machines" / "fused.toml")

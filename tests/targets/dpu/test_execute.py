@@ -215,8 +215,13 @@ def test_the_banks_are_rings():
 CONVINIT = {"kernel_h": 3, "stride_h": 1, "valid_pixel_parallel": 4, "shift_bias": 3}
 ALUINIT = {"exec_mode": 3}
 REFUSED = {
-    "a bank for weights as input": ("conv", CONVINIT, {"bank_id_in": 8}, "none for feature maps"),
-    "no bank": ("conv", CONVINIT, {"bank_id_out": 60}, "none for feature maps"),
+    "a bank for weights as input": (
+        "conv",
+        CONVINIT,
+        {"bank_id_in": 8},
+        "does not hold feature maps",
+    ),
+    "no bank": ("conv", CONVINIT, {"bank_id_out": 60}, "does not hold feature maps"),
     "offset beyond the stride": ("conv", {**CONVINIT, "stride_offset_in": 1}, {}, "stride_offset"),
     "too many rows": ("conv", {**CONVINIT, "valid_pixel_parallel": 5}, {}, "computes 4 rows"),
     "too many turns": ("conv", {**CONVINIT, "kernel_h": 16}, {"bank_id_in": 3}, "over the banks"),

@@ -45,7 +45,7 @@ class Address:
     window: tuple[Affine, ...]
     layout: Layout
     strides: tuple[int, ...]
-    """In elements, one for each physical axis."""
+    """Strides in elements, one for each physical axis."""
 
     @property
     def c_type(self) -> str:

@@ -19,7 +19,7 @@ FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "
 -fno-math-errno lets square roots be vectors; C99 with GNU's vectors is what GCC and Clang share."""
 
 CHOICE = ("-O2", "-Wall", "-Wextra")
-"""Of these, what whoever builds a package may replace; the sources need the others."""
+"""The flags of ``FLAGS`` that whoever builds a package may replace; the sources need the others."""
 
 COMPILERS = ("cc", "gcc", "clang")
 """Tried in this order where the environment's CC names none."""

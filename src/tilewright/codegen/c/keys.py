@@ -14,7 +14,7 @@ _FEWEST_BYTES, _MOST_BYTES = 32, 4096
 
 
 def sealed(text: str) -> str:
-    """The seal of a text under the user's key, which is made with the first; "" without a key."""
+    """The seal of a text under the user's key, which the first seal makes; "" without a key."""
     path = key_file()
     with suppress(OSError):
         if not path.exists():

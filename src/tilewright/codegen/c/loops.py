@@ -70,7 +70,7 @@ class Value:
     names: tuple[str, ...] = ()
     """Constants that stand for the numbers 0, 1, ..."""
     slots: bool = False
-    """Whether it may follow the slots of the operation's buffers, as addresses do."""
+    """True if the value may follow the slots of the operation's buffers, as addresses do."""
     group: str = ""
     """Parameters of one group stand on one line."""
     text: str = ""
@@ -102,7 +102,7 @@ class Track:
 
     buffer: BufferOp
     kind: str
-    """``filled`` or ``used``."""
+    """The event that the tickets stand for: ``filled`` or ``used``."""
     engine: str
     name: str
 

@@ -39,7 +39,7 @@ _EXTENSIONS = re.compile(
     r"(s?sse|avx|amx|fma|f16c|bmi|sha|v?pclmul|v?aes|xop|tbm|3dnow)\w*"
     r"|pni|abm|lzcnt|movbe|popcnt|gfni|adx|cx16|lahf_lm"
 )
-"""Of a processor's flags those of instructions that a compiler puts into a program by itself."""
+"""Names of the processor flags for instructions that a compiler puts into a program by itself."""
 
 
 @cache
@@ -71,9 +71,9 @@ class Library:
     """SHA-256 of the C that it was made from, and of the compiler's flags."""
     platform: str
     extensions: tuple[str, ...]
-    """What it needs of the processor beyond the architecture."""
+    """The instruction sets that the library needs beyond those of the architecture."""
     sha256: str
-    """Of the library."""
+    """SHA-256 of the library's file."""
     seal: str = ""
 
     @property
@@ -84,12 +84,13 @@ class Library:
 
     @property
     def file(self) -> str:
-        """Its name in the folder."""
+        """The library's file name in the folder."""
         return f"{self.sha256}.so"
 
 
 def read_list(path: Path) -> tuple[Library, ...]:
-    """The libraries that a list names; () where it is none: what is built from C needs no list."""
+    """The libraries that a list names; () where the list is missing or invalid: what is built from
+    C needs no list."""
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         if path.stat().st_size <= _MOST_BYTES:
             rows = cast("list[Any]", json.loads(path.read_bytes()))
@@ -100,7 +101,7 @@ def read_list(path: Path) -> tuple[Library, ...]:
 def _library(row: Mapping[str, Any]) -> Library:
     texts = (row["digest"], row["platform"], row["sha256"], row["seal"], *row["extensions"])
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a text is none")
+        raise TypeError("a field is not a string")
     if not re.fullmatch("[0-9a-f]{64}", row["sha256"]):
         raise ValueError("no digest")
     names = tuple(row["extensions"])
@@ -115,11 +116,11 @@ class Packaged:
     files: frozenset[str]
     """Names in the folder of the files that the package lists: no others are looked at."""
     trusted: bool = False
-    """Whether whoever opened the package says that its libraries are what they should be."""
+    """True if the caller that opened the package vouches for its libraries."""
     built: dict[Library, Path] = field(default_factory=dict["Library", Path])
-    """What was built here, or lay in the user's cache."""
+    """Paths of the libraries that were built here, or found in the user's cache."""
     refused: list[str] = field(default_factory=list[str])
-    """Why libraries of the package were not taken, in words."""
+    """Reasons why libraries of the package were not taken, in words."""
 
     @property
     def listed(self) -> tuple[Library, ...]:
@@ -139,7 +140,7 @@ class Packaged:
         return None
 
     def _reason(self, library: Library, path: Path) -> str:
-        """Why a library is not loaded; "" if it may be."""
+        """The reason why a library is not loaded; "" if it may be."""
         if library.platform != platform_name():
             return f"it is for {library.platform}"
         lacking = [name for name in library.extensions if name not in extensions()]

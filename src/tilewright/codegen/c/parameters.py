@@ -9,7 +9,7 @@ from tilewright.ir.arenas import WEIGHTS
 from tilewright.tile.dialect import TensorOp
 
 Place = tuple[str, int]
-"""Where a tensor lies: its arena, and its offset there in bytes."""
+"""Place of a tensor: its arena, and its offset there in bytes."""
 
 
 def place_text(arena: str, offset: int, activations: str = "activations") -> str:

@@ -49,7 +49,7 @@ class _Part:
     lines: list[str]
     plain: str
     names: frozenset[str] | None = None
-    """What it defines; None where that is not understood, and the part stays."""
+    """The names that the part defines; None where it is not understood, and stays."""
     maker: _Maker | None = None
     """The macro that defines functions, if it is one."""
     kept: bool = False
@@ -65,7 +65,7 @@ class _Choice:
     """``#if`` to ``#endif``, with the parts after each condition."""
 
     before: list[str]
-    """The remarks in front of it."""
+    """The remarks before the part."""
     branches: list[tuple[str, list[_Part | _Choice]]] = field(
         default_factory=list[tuple[str, "list[_Part | _Choice]"]]
     )
@@ -77,7 +77,7 @@ class Pruned:
 
     texts: Mapping[str, str]
     includes: Mapping[str, tuple[str, ...]]
-    """What takes the place of ``#include "NAME"`` for each header that there was."""
+    """The lines that replace ``#include "NAME"``, for each header that there was."""
 
 
 def pruned(headers: Mapping[str, str], users: Iterable[str]) -> Pruned:

@@ -225,7 +225,7 @@ def _product(loop: LoopVariable, slope: int) -> tuple[int, str]:
 
 
 Shape = tuple[int, int, str | None]
-"""Slope for each run, what is added to it, and a conditional beside."""
+"""Slope for each run, the offset added to it, and a C conditional for the first or last run."""
 
 
 def _shape(loop: LoopVariable, values: Array) -> Shape | None:

@@ -22,7 +22,7 @@ def _text(name: str) -> str:
 
 
 INPUT: Mapping[int, str] = {inner: _text(f"input_{inner}") for inner in _TILES}
-"""By the extent of a transformed tile."""
+"""C of the input transforms, by the extent of a transformed tile."""
 
 OUTPUT: Mapping[tuple[int, int], str] = {(t, n): _text(f"output_{t}_{n}") for t, n in _PAIRS}
-"""By the extents of a tile of outputs and of a transformed tile."""
+"""C of the output transforms, by the extents of a tile of outputs and of a transformed tile."""

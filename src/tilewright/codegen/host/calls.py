@@ -23,7 +23,7 @@ class KernelSource:
     parameters: tuple[Parameter, ...]
     operation: str
     shared: bool = False
-    """Whether it takes ``part`` and ``parts``: which of how many equal parts it computes."""
+    """True if the function takes ``part`` and ``parts``: the equal part that it computes."""
 
     @property
     def prototype(self) -> str:

@@ -13,7 +13,7 @@ from tilewright.planning.layout import Layout
 
 @dataclass(frozen=True)
 class ArrayInC:
-    """A pointer of C, and where the elements of an array lie behind it.
+    """A pointer of C, and where the elements of an array lie from it on.
 
     ``shape`` is logical; ``strides`` has one entry in elements for each axis of the layout's
     physical shape. An axis of which only one index is meant is not in ``shape``: ``at`` has C of
@@ -39,7 +39,7 @@ class ArrayInC:
         return cls(pointer, port.shape, layout, port.strides)
 
     def part(self, axis: int, index: str) -> ArrayInC:
-        """What lies at one index of an axis; ``index`` is C."""
+        """The part of the array at one index of an axis; ``index`` is C."""
         shape = (*self.shape[:axis], *self.shape[axis + 1 :])
         return ArrayInC(self.pointer, shape, self.layout, self.strides, ((axis, index),))
 

@@ -33,7 +33,8 @@ SOURCES = (
     *(("src", "*.c"), ("src", "*.h"), ("include", "*.h")),
     *(("shim", "*.c"), ("shim", "*.h")),
 )
-"""What of a package a library is built from; some have functions of a machine in ``shim``."""
+"""Folders and patterns of the package files from which a library is built; some have functions of a
+machine in ``shim``."""
 
 
 def load_library(program: Path, prefix: str, flags: Sequence[str]) -> Path:

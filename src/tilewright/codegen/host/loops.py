@@ -42,18 +42,18 @@ class LoopCopies:
     """C statements of a loop around the steps of its body; ``round`` is the number of the round."""
 
     begin: Writer
-    """Before the first round: the first values of what is carried."""
+    """C that copies, before the first round, the first values of what is carried."""
     enter: Writer
-    """Before each round: the body's inputs."""
+    """C that copies, before each round, the body's inputs."""
     leave: Writer
-    """After each round: what the body gives."""
+    """C that copies, after each round, the body's results."""
 
 
 def copies_of(
     op: KernelOp, body: Compilation, outer: Bases, inner: Bases, pointer: Pointer
 ) -> LoopCopies:
-    """The copies of the loop that a kernel is. What is carried from round to round lies in the
-    loop's result, where it stays after the last."""
+    """The copies of a kernel that is a loop. Values that are carried from round to round lie in the
+    loop's result, where they stay after the last one."""
     loop = loop_in(op)
     assert loop is not None
     network = network_of(body.network)

@@ -57,8 +57,8 @@ class Main:
 
     @contextmanager
     def write(self, writer: Writer, *first: str) -> Generator[None]:
-        """Write the function around what is written in the meantime; statements ``first`` stand in
-        front of all that reads files."""
+        """Write the function around what is written in the meantime; statements ``first`` come
+        before all that reads files."""
         line, most = writer.line, len(self.listed) + 1
         with writer.block("int main(int count, char **words)"):
             enough = f" && count != {most - 1}" if self.last else ""

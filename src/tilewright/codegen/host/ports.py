@@ -132,13 +132,13 @@ class Port:
 
 def file_ports(network: NetworkOp, code: str) -> tuple[list[Port], list[Port]]:
     """The inputs and outputs of a network, of which files of elements are read and written; refuses
-    (``code``) what does not lie as a file of it would."""
+    (``code``) a tensor whose elements are not contiguous in row-major order."""
     inputs, outputs = (
         [Port.of(name, value) for name, value in side] for side in (network.inputs, network.outputs)
     )
     for port in (*inputs, *outputs):
         if not port.dense:
-            raise refuse(code, "does not lie as a file of it would", port.name)
+            raise refuse(code, "its elements are not contiguous in row-major order", port.name)
     return inputs, outputs
 
 

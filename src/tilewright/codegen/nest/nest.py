@@ -28,7 +28,7 @@ class Bound:
     name: str
     axis: Affine
     extent: int
-    """Of the dim."""
+    """The extent of the dim, in indices."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Loop:
     outer: Loop | Bound | None
     """The next loop outwards over the same dim, or what a domain binds it to."""
     extent: int
-    """Of the dim."""
+    """The extent of the dim, in indices."""
 
     @property
     def step(self) -> int:
@@ -66,7 +66,7 @@ class Loop:
         return self._around("").trips(self.step, self.op.upper_bound)
 
     def start(self, at: str) -> Value:
-        """Its variable's first value."""
+        """The first value of the loop's variable."""
         return self._around(at).start
 
     def end(self, at: str) -> Value:
@@ -79,7 +79,7 @@ class Loop:
         return self._tile(at).size
 
     def span(self, at: str) -> Span:
-        """The dim within the loop."""
+        """The span of the dim within the loop."""
         return _named(self._tile(at), self.name, at)
 
     def _around(self, at: str) -> Span:
@@ -110,7 +110,7 @@ class Nest:
         self.loops: dict[LoopOp, Loop] = {}
         self.domains: dict[DomainOp, Domain] = {}
         self.members: list[str] = []
-        """Their variables, each with an extent beside it."""
+        """Variables of loops and domains, each with an extent beside it."""
         chain: list[tuple[LoopOp | DomainOp, str]] = []
         for op in program.walk():
             if isinstance(op, LoopOp):
@@ -133,7 +133,9 @@ class Nest:
                 inner[dim] = bound
                 continue
             if op.lower_bound or (isinstance(outer, Loop) and not outer.op.is_ancestor(op)):
-                raise refuse("lower-program", f"a nest of loops over {dim} that is none")
+                raise refuse(
+                    "lower-program", f"loops over {dim} are not nested, or do not begin at 0"
+                )
             inner[dim] = self.loops[op] = Loop(op, name, outer, extent)
 
     def around(self, op: Operation) -> list[Loop | Domain]:

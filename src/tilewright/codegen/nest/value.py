@@ -28,9 +28,9 @@ class Expr:
     level: int = 3
     """3: stands anywhere; 2: a product; 1: a sum; 0: in parentheses already; -1: a comparison."""
     terms: Terms = field(default=(), compare=False, repr=False)
-    """Of a sum or a multiple; none of what is a term itself."""
+    """The terms of a sum or a multiple; empty for what is a term itself."""
     constant: int = field(default=0, compare=False, repr=False)
-    """What a sum adds to its terms."""
+    """The constant that a sum adds to its terms."""
     operation: tuple[str, Value, Value] | None = field(default=None, compare=False, repr=False)
     """The sign or name, and the operands, of what is neither a variable nor a sum."""
 

@@ -1,8 +1,8 @@
-"""Where the bodies of a network's loops have their arenas, in packages that hold them in their own.
+"""Places of the arenas of loops' bodies, in packages that hold them in arenas of their own.
 
 A loop's body is a network with arenas of its own (compiler/loops.py). In a package of C that runs
-loops itself they lie in the package's: its weights behind those of the network around, what it
-works in behind the network's, too. Loops run one after another, so that all bodies of a network
+loops itself they lie in the package's: its weights after those of the network around, what it
+works in after the network's, too. Loops run one after another, so that all bodies of a network
 share that room.
 """
 
@@ -46,8 +46,7 @@ def package_bytes(compilation: Compilation) -> tuple[int, int]:
 
 
 def bases_of_bodies(compilation: Compilation, bases: Bases) -> dict[str, Bases]:
-    """Where the bodies of a network's loops have their arenas, by the loops' symbols, if the
-    network has its own at ``bases``."""
+    """Bases of the arenas of loops' bodies by the loops' symbols, given the network's ``bases``."""
     weights, working = _own_bytes(compilation)
     weights = bases.weights + align_up(weights, ALIGNMENT)
     working = bases.activations + align_up(working, ALIGNMENT)

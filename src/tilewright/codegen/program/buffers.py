@@ -27,7 +27,7 @@ class KernelBuffer:
     """The operand's role in its primitive: ``input``, ``weight``, ``output``."""
     memory: str
     address: Annotated[int, Range(0)]
-    """Its first byte in that memory."""
+    """Address in that memory of its first byte."""
     bytes: Annotated[int, Range(0)]
     """Bytes of one slot; the next slot follows."""
     slots: Annotated[int, Range(1)] = 1

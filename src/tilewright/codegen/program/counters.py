@@ -20,7 +20,7 @@ from tilewright.simulate.timing import Spans
 from tilewright.simulate.trace import Counter
 
 BINS = 2000
-"""Parts of a run over which rates are means, at most."""
+"""The most intervals of a run for each of which a mean rate is shown."""
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """The files that all packages of instruction words have in common, written and read.
 
 program.bin     the instruction words
-weights.bin     the arena of weights, as it lies in main memory
+weights.bin     the arena of weights, as in main memory
 *.bin           an image of the machine's own, which follows the activations in main memory
 network.mlir    the graph with placements, for what the host does
 program.json    the machine, addresses, and which words belong to which kernel
@@ -46,9 +46,9 @@ class StayingResult(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     memory: str
     address: int = Field(ge=0)
-    """Its first byte in that memory."""
+    """Address in that memory of its first byte."""
     place: int = Field(ge=0)
-    """Where it would lie in the arena of activations."""
+    """The offset in bytes that it would have in the arena of activations."""
     bytes: int = Field(ge=0)
 
 
@@ -82,7 +82,7 @@ class ProgramFile(BaseModel):
     """Addresses of the arenas, and of the machine's own image, in main memory."""
     kernels: tuple[KernelRow, ...]
     steps: tuple[tuple[str, int], ...]
-    """What runs, in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
+    """Steps in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
     host_seconds: dict[int, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
     """Predicted seconds of the host's steps by N, where the machine describes its host."""
 
@@ -172,9 +172,9 @@ class Addresses:
     """The sizes and base addresses of the arenas in main memory."""
 
     arenas: Mapping[str, int]
-    """Bytes of each."""
+    """Bytes of each arena, by name."""
     bases: Mapping[str, int]
-    """Their addresses, and that of the image after them."""
+    """Addresses of the arenas, and of the image after them."""
 
     @classmethod
     def of(cls, compilation: Compilation, image: str) -> Addresses:
@@ -198,10 +198,10 @@ class ProgramParts:
     file: ProgramFile
     machine: Machine
     data: bytes
-    """The words."""
+    """The instruction words, as bytes."""
     network: NetworkOp
     module: ModuleOp
-    """Owns the network."""
+    """The module that owns the network."""
     weights: NDArray[np.uint8]
     """Mapped: it may be large and is only read."""
     image: NDArray[np.uint8]
@@ -310,7 +310,7 @@ def _check(
         (bases[2] < bases[1] + sizes[1], "the arenas overlap"),
         (
             not {row.symbol for row in file.kernels} <= symbols,
-            "a kernel is none of the network's",
+            "a kernel is not in the network",
         ),
         (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
         (

@@ -53,11 +53,11 @@ class CompiledKernel:
     kernel: Kernel
     """The domain; ``kernel.symbol`` is the symbol of its ``graph.kernel``."""
     schedule: Schedule | None = None
-    """None for a kernel on the host."""
+    """The schedule; None for a kernel on the host."""
     program: ModuleOp | None = None
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0
-    """What the planner expects of it."""
+    """The cycles that the planner predicts for the kernel."""
 
     @property
     def programs(self) -> list[ProgramOp]:
@@ -163,11 +163,12 @@ class Profile:
     seconds: float | None = None
     dram_bytes: int | None = None
     host_seconds: float | None = None
-    """What the host took of a simulated run, beside the ``cycles`` of the accelerator: all its
-    kernels, those that only convert included, and operations outside kernels, which have no row in
-    ``kernels``. None where that was not measured, and for native runs, which are all the host's."""
+    """Seconds that the host took in a simulated run, beside the ``cycles`` of the accelerator: all
+    its kernels, those that only convert included, and operations outside kernels, which have no row
+    in ``kernels``. None where that was not measured, and for native runs, which are all the
+    host's."""
     elapsed_seconds: float | None = None
-    """What a simulated run takes where the host and the accelerator work at the same time; None
+    """Seconds of a simulated run where the host and the accelerator work at the same time; None
     where ``host_seconds`` is."""
     peak_memory_bytes: int = 0
     """Bytes of main memory that the package needs for activations and weights."""
@@ -204,7 +205,7 @@ class Runner(ABC):
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
     exact: bool = True
-    """Whether results on an integer machine equal the interpreter's bit for bit.
+    """True if results on an integer machine equal the interpreter's bit for bit.
 
     They need not where the host computes in float32: C and NumPy round exponentials differently.
     """
@@ -212,7 +213,7 @@ class Runner(ABC):
     """Unit roundoff of the numbers in which the machine computes, where these are coarser than the
     graph's float32: 2 ** -11 for half precision."""
     spoils: bool = False
-    """Whether memories begin with contents that show in results where a program reads what nobody
+    """True if memories begin with contents that show in results where a program reads what nobody
     wrote; ``seed`` chooses them. Runs of equal seeds are then alike, bit for bit."""
     seed: int = 0
     planned: Mapping[str, PlannedKernel] = {}

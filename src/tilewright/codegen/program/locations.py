@@ -87,7 +87,7 @@ class TensorPlace:
 
     @property
     def range(self) -> tuple[int, int]:
-        """First byte, and first after the last."""
+        """Address of the first byte, and of the byte after the last."""
         span = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True))
         return self.address, self.address + span + self.element
 

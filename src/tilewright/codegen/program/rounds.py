@@ -104,7 +104,7 @@ class LoopStep:
             )
 
     def bar(self, begin: float) -> Rounds:
-        """What a trace shows of all rounds, from a cycle on."""
+        """The entry of a trace for all rounds, from a cycle on."""
         kernels = list(self.kernels(begin))
         nodes = dict.fromkeys(node for kernel in kernels for node in kernel.nodes)
         return Rounds(

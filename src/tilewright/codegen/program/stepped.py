@@ -52,11 +52,11 @@ class Times:
 
     cycles: int
     kernel_cycles: NDArray[np.float64]
-    """By how much each moved the end of all before it."""
+    """Cycles by which each kernel moved the end of all before it."""
     kernel_start: NDArray[np.float64]
     kernel_end: NDArray[np.float64]
     kernel_bytes: NDArray[np.int64]
-    """Through main memory."""
+    """Bytes of each kernel through main memory."""
     main_bytes: int
     busy: Mapping[str, float]
     """Cycles in which each engine was busy."""
@@ -82,7 +82,7 @@ class SteppedRunner(Runner):
     """The arenas' bytes by name."""
     spoils = True
     traced = False
-    """Whether the run that begins is asked for a timeline."""
+    """True if the run that begins is asked for a timeline."""
 
     def __init__(self, parts: ProgramParts) -> None:
         self.parts = parts

@@ -52,9 +52,9 @@ class Field:
     scale: int = 1
     flags: tuple[str, ...] = ()
     hexadecimal: bool = False
-    """How listings print it."""
+    """True if listings print the field in hexadecimal."""
     real: bool = False
-    """Whether the number is the bits of a float32."""
+    """True if the number is the bits of a float32."""
 
     def __post_init__(self) -> None:
         named = bool(self.choices) + bool(self.flags)
@@ -89,7 +89,7 @@ class Field:
 
     @property
     def mask(self) -> int:
-        """Its bits, from bit 0."""
+        """Mask of the field's bits, from bit 0."""
         return (1 << self.bits) - 1
 
     def holds(self, value: int) -> bool:
@@ -252,7 +252,7 @@ class Format:
         return columns
 
     def invalid(self, units: Units) -> NDArray[np.bool_]:
-        """Which of [count, units] set bits that no field names, or name what does not exist."""
+        """Mask of [count, units] instructions that set bits of no field, or unknown values."""
         bad = np.any(units & ~self.masks, axis=1)
         for field in self.fields:
             if field.choices or field.flags:

@@ -22,7 +22,7 @@ class Instruction:
     format: Format
     """All fields but the opcode, which the set places."""
     meaning: str
-    """What it does, for the manual: sentences, or formulas of the fields."""
+    """The instruction's effect, for the manual: sentences, or formulas of the fields."""
 
     @property
     def units(self) -> int:
@@ -31,7 +31,7 @@ class Instruction:
 
 
 AnyInstruction = TypeVar("AnyInstruction", bound=Instruction, covariant=True)
-"""What a target's instructions are."""
+"""The type of a target's instructions."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class InstructionSet(Generic[AnyInstruction]):
     instructions: tuple[AnyInstruction, ...]
     order: str = "little"
     help: str = ""
-    """What helps where a value does not fit its field."""
+    """Advice for the user where a value does not fit its field."""
 
     def __post_init__(self) -> None:
         if self.opcode_low + self.opcode.bits > self.unit_bits:

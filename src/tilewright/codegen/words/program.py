@@ -29,7 +29,7 @@ class Group(Generic[AnyInstruction]):
 
     instruction: AnyInstruction
     rows: Column
-    """Their numbers in the program, ascending."""
+    """Numbers of the instructions in the program, ascending."""
     columns: dict[str, Column]
 
     def values(self, index: int) -> dict[str, int]:
@@ -43,7 +43,7 @@ class Program(Generic[AnyInstruction]):
 
     instructions: InstructionSet[AnyInstruction]
     units: Units
-    """[units]"""
+    """The program's units, in order: [units]."""
     starts: Column
     """Per instruction: the index of its first unit."""
     groups: tuple[Group[AnyInstruction], ...]

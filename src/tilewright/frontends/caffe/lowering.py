@@ -93,9 +93,9 @@ class Lowering(Emitter):
     def parameter(
         self, shape: Sequence[int], kind: str, fan_in: int = 1, *, drawn: Sequence[int] = ()
     ) -> SSAValue:
-        """The next parameter as a value of the network, ``drawn`` its shape there if another.
+        """The next parameter as a value of the network, of shape ``drawn`` if that is given.
 
-        A parameter that is refused is stood in for, so that import goes on.
+        A placeholder replaces a parameter that is refused, so that the import goes on.
         """
         try:
             array = self._next(shape, kind, fan_in)

@@ -245,9 +245,9 @@ class Rounds:
     graph: GraphProto
     count: int
     state: Sequence[Item]
-    """What is carried, before the first round."""
+    """The carried values before the first round."""
     sequences: Sequence[tuple[Value, int, bool]]
-    """What each round reads an index of, the axis, and whether it does so from the end."""
+    """Tensors of which each round reads an index, the axis, and True if it counts from the end."""
     leads: int = 0
     """1 for a Loop: the body takes the round's number and the condition first, and gives the
     condition first."""
@@ -328,7 +328,7 @@ class Rounds:
 
 
 def _turned(at: Lowering, value: Item, axis: int) -> Value:
-    """What is collected along a first axis, along another."""
+    """The collected tensor, whose first axis is that of the rounds, with that axis at ``axis``."""
     tensor = tensor_of(at, value)
     axis = at.axis(axis, len(shape_of_value(tensor)))
     order = list(range(1, len(shape_of_value(tensor))))

@@ -53,7 +53,7 @@ def _stated(value: ValueInfoProto) -> TensorDims:
 
 
 def _named(dim: str) -> str:
-    """The name of a dim; "" where it is none: exporters write ``?`` for what they do not know."""
+    """The name of a dim; "" for a placeholder: exporters write ``?`` for what they do not know."""
     return "" if dim.strip() in ("?", "_") else dim
 
 

@@ -4,13 +4,13 @@ MAX_NODES = 50_000
 """xDSL handles this many operations at ease."""
 
 MAX_OPERANDS = 1024
-"""Inputs, and outputs, of one node: each may become a kernel."""
+"""The most inputs, and the most outputs, of one node: each may become a kernel."""
 
 MAX_DIMENSIONS = 16
 """Axes of one tensor."""
 
 MAX_CONSTANT_ELEMENTS = 2**28
-"""Elements of one constant that nodes make."""
+"""The most elements of one constant that nodes make."""
 
 MAX_FOLDED_BYTES = 2**31
 """The bytes that evaluating constant nodes at import may produce in all."""

@@ -176,7 +176,7 @@ class Lowering(Emitter):
         return float(array.reshape(-1)[0])
 
     def whole_at(self, index: int, subject: str) -> int:
-        """An operand that holds one whole number; refuses what is none."""
+        """The whole number that an operand holds; refuses any other operand."""
         number = self.scalar_at(index, subject)
         if number is None or not number.is_integer():
             raise self.refuse(f"its {subject} is not a whole number")

@@ -239,7 +239,7 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
 
 
 _OMITTED = frozenset((("Resize", 1), ("Resize", 2)))
-"""Inputs that operator set 11 asks for and 13 does not: regions, and scales where sizes are given.
+"""Inputs that operator set 11 requires and 13 does not: regions, and scales where sizes are given.
 ONNX Runtime takes models without them in every version."""
 
 

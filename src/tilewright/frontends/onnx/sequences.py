@@ -132,7 +132,7 @@ def _split(at: Lowering, operands: Items) -> Item:
     if widths is None or scalar:
         width = 1 if widths is None else widths[0]
         if width < 1 or extent > width * MAX_OPERANDS:
-            raise at.refuse(f"parts of {width} of {extent} are none, or too many")
+            raise at.refuse(f"parts of {width} do not cut {extent}, or in too many")
         widths = tuple(min(width, extent - start) for start in range(0, extent, width))
     if sum(widths) != extent or min(widths, default=0) < 0:
         raise at.misfit(f"sizes {list(widths)} do not split {extent}")
@@ -185,4 +185,4 @@ RULES: Mapping[str, Rule] = {
     "SequenceLength": _length,
     "SplitToSequence": _split,
 }
-"""By operator; each is given its operands as they are."""
+"""Functions by operator; each is given its operands as they are."""

@@ -149,7 +149,7 @@ class Files:
     """The files that hold the data of external tensors."""
 
     folder: Path | None = None
-    """Of the model; None if it did not come from a file."""
+    """The model's folder; None if it did not come from a file."""
     content: MappedFile | NDArray[np.uint8] | None = None
     """The model's own bytes, to which its large constants refer."""
     beside: dict[Path, MappedFile] = field(default_factory=dict[Path, MappedFile])

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from tilewright.frontends.stablehlo.program import Block, Dense
 
 MAX_BODY = 24
-"""Operations of a body that is looked at."""
+"""The most operations of a body that is analysed."""
 
 MAX_TERM = 2000
-"""Characters of a term; one that uses its parts again and again grows fast."""
+"""The most characters of a term; one that uses its parts again and again grows fast."""
 
 FOLDS = {
     "add": "add",

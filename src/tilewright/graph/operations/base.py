@@ -27,7 +27,7 @@ def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tu
 
 
 STATED: PythonValue = "absent"
-"""The default of an attribute that no operation is without, as messages say where one is."""
+"""The default of an attribute that must be given; messages say where it is absent."""
 
 Kind = TypeVar("Kind", bound=type[Operation])
 

@@ -43,7 +43,8 @@ class GatherOp(Operation):
         return np.take(x, wrapped(places, x.shape[axis]), axis=axis)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims d0..dk of the result | v, all that an index may be."""
+        """The loop nest: dims d0..dk of the result, and a reduction over v, the values that an
+        index may have."""
         axis, rank = self.get("axis"), len(shape_of(self.inputs[1]))
         dims = [f"d{i}" for i in range(len(shape_of(self.result)))]
         source = [*dims[:axis], "v", *dims[axis + rank :]]

@@ -43,7 +43,8 @@ def loop_in(op: AnyOperation) -> LoopOp | None:
 
 
 def loop_operands(kernel: KernelOp, loop: LoopOp) -> list[SSAValue]:
-    """The network's values behind a loop's operands, of which the kernel lists equal ones once."""
+    """The network's values that a loop reads as its operands, of which the kernel lists equal ones
+    once."""
     outside = kernel.outside
     return [outside[value] for value in loop.inputs]
 
@@ -182,7 +183,7 @@ class LoopOp(Operation):
         return cast("tuple[bool, ...]", value)
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """As many elements as its parts have together; the body is checked."""
+        """The type of the result, as many elements as its parts have together; checks the body."""
         block, states, rounds = self.body.block, self.states, self.count
         arguments, yielded = [tensor_type(v) for v in block.args], list(self.yielded.values)
         sequences = self.sequences

@@ -89,7 +89,7 @@ class DequantiseOp(RepresentationOperation):
 
 @definition
 class ConvertLayoutOp(RepresentationOperation):
-    """The same tensor; its type, which is given, has another layout."""
+    """Convert the layout of a tensor to the one of the stated type."""
 
     name = "graph.convert_layout"
 

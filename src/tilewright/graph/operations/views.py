@@ -116,7 +116,7 @@ class InterleaveOp(JoinOperation):
         return result
 
     def parts(self) -> list[list[range]]:
-        """Every so many rows, and every so many pixels."""
+        """Ranges of each input's elements in the result: every n-th row, and every m-th pixel."""
         return self._parts(shape_of(self.result))
 
     def _parts(self, shape: Sequence[int]) -> list[list[range]]:

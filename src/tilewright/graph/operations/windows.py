@@ -35,7 +35,8 @@ class WindowOperation(Operation):
         return windowed(image, window, *self.slide)
 
     def slid(self, x: Sequence[int], window: Sequence[int]) -> tuple[int, int]:
-        """The same for images of shape ``x``; raises VerifyException where no window fits."""
+        """Rows and columns of the result for images of shape ``x``; raises VerifyException if no
+        window fits."""
         rows, columns = self.windowed(x[2:], window)
         self.need(rows >= 1 and columns >= 1, "the window exceeds the padded image")
         return rows, columns

@@ -27,7 +27,8 @@ class WinogradOperation(Operation):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Extents of the tile and of the window; raises VerifyException if there are none such."""
+        """Extents of the tile and of the window; raises VerifyException for sizes that have no
+        transform."""
         tile, taps = self.integer("tile", 2, 6), self.integer("taps", 3, 5)
         known = (tile, taps) in winograd.TRANSFORMS
         self.need(known, f"there are no tiles of {tile} x {tile} for windows of {taps} x {taps}")

@@ -119,7 +119,7 @@ class _Form:
     kept: int
 
     def attributes(self, anchor: Operation) -> dict[str, PythonValue]:
-        """Those of the operation that takes the anchor's place."""
+        """Attributes of the operation that replaces the anchor."""
         cycles = sparse.stream_cycles_of(self.streams, self.lanes)
         attributes: dict[str, PythonValue] = {
             "channels": self.channels,

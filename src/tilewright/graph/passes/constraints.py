@@ -116,7 +116,7 @@ def other_parameters(op: Operation, name: str, primitive: Primitive) -> str | No
 
 
 def _parameters(asked: Candidate, machine: Machine) -> str | None:
-    """Return the reason why an operation's attributes are none that a primitive takes."""
+    """Return the reason why no primitive takes an operation with these attributes."""
     name, reasons = asked.operation, dict[str, None]()
     for primitive in machine.primitives:
         listed = name in primitive.operations or any(name in g for g in primitive.epilogue)
@@ -454,7 +454,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         _larger,
     ),
 )
-"""In the order in which they are checked; the first that fails gives the reason."""
+"""Rules in the order in which they are checked; the first that fails gives the reason."""
 
 _MOST_VALUES = 16
 """Values of the machine that a remedy changes at most."""

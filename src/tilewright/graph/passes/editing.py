@@ -46,7 +46,7 @@ VIEWS = operators("view", "join")
 
 
 def compiler(ctx: Context) -> CompilerContext:
-    """The context as passes need it; refuses any other."""
+    """The context of the pass pipeline; refuses (``pass-context``) a context of another type."""
     if not isinstance(ctx, CompilerContext):
         raise refuse("pass-context", "graph passes need a CompilerContext")
     return ctx
@@ -110,7 +110,7 @@ class Rewriter:
 
     ctx: CompilerContext
     op: Operation
-    """What is rewritten."""
+    """The operation that is rewritten."""
     like: Operation | None = None
     """The operation whose node new ones come from, where that is another than ``op``."""
     place: AnyOperation | None = None
@@ -128,11 +128,11 @@ class Rewriter:
         return like.node_name or like.operation
 
     def of(self, like: Operation) -> Rewriter:
-        """The same for the node of another operation."""
+        """A rewriter at the same place whose operations have the node of another operation."""
         return Rewriter(self.ctx, self.op, like, self.place)
 
     def before(self, later: AnyOperation) -> Rewriter:
-        """The same, but that operations stand before a later one."""
+        """A rewriter whose operations stand before a later one."""
         return Rewriter(self.ctx, self.op, self.like, later)
 
     def constant(self, value: SSAValue) -> Array | None:
@@ -159,8 +159,8 @@ class Rewriter:
         return self.make("reshape", value, shape=shape)
 
     def replace(self, value: SSAValue, *unused: Operation) -> bool:
-        """Let ``value`` take the result's place, and erase the operation, and of ``unused`` those
-        that nothing reads any more; returns True."""
+        """Replace the operation's result by ``value`` and erase the operation, and those of
+        ``unused`` that have no readers left. Returns True, as a rule that applied."""
         replace(self.op, value)
         for op in unused:
             if op.result.first_use is None:

@@ -34,7 +34,7 @@ def enclose(chain: Sequence[Operation], symbol: str) -> KernelOp:
 
 
 def enclose_with(chain: Sequence[Operation], properties: Mapping[str, Attribute]) -> KernelOp:
-    """The same for a kernel of those properties."""
+    """Enclose a chain of operations in a kernel with these properties."""
     last, inside = chain[-1], {step.result for step in chain}
     outer = list(
         dict.fromkeys(value for step in chain for value in step.inputs if value not in inside)

@@ -49,7 +49,7 @@ class Equalise(ModulePass):
     with what is linear in every channel between them it is the cross-layer equalisation of Nagel
     et al., "Data-free quantization through weight equalization and bias correction" (ICCV 2019,
     section 4.1), with activations' ranges in place of the first weights'. Where other operations
-    read the value too (the residual sums of Transformers), or what is in front takes no factors
+    read the value too (the residual sums of Transformers), or the operation before takes no factors
     (GELU), the value is multiplied before it is quantised. equalise_sites.py chooses places and
     factors; it leaves values between two integer products alone, where small networks lost by it.
     """

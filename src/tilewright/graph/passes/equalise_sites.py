@@ -30,7 +30,7 @@ BY_CHANNEL = operators("homogeneous")
 VIEWS = operators("view")
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""Parts of a channel's excess that weights may be given; 0.5 gives both sides the same."""
+"""Shares of a channel's excess that the weights are given, from 0 to 1; 0.5 splits it evenly."""
 
 FLOOR = 1e-3
 """Channels and weights are taken to be at least this part of the largest, to bound factors."""
@@ -76,8 +76,8 @@ class Site:
     """The axis of its channels."""
     products: tuple[Operation, ...]
     way: Way
-    """Whose result is divided: a layer normalisation's, by its scale and shift; that of a product
-    with constant weights, by these; or the value itself, by a multiplication after it."""
+    """Way of the division: a layer normalisation's result, by its scale and shift; that of a
+    product with constant weights, by these; or the value itself, by a multiplication after it."""
     producer: Operation | None = None
     """The normalisation or product."""
 

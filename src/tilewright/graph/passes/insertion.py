@@ -37,7 +37,7 @@ def insert_kernel(
 
 
 def objected(op: Operation, machine: Machine) -> str | None:
-    """Why a machine does not compute an operation; None if it does."""
+    """The reason why a machine does not compute an operation; None if it does."""
     refusal = objection(op, machine)
     return None if refusal is None else refusal[1]
 

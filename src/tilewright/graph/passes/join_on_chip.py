@@ -56,7 +56,8 @@ class JoinOnChip(ModulePass):
             return
         symbols = symbols_of(network)
         joins = [step for step in network.block.ops if isinstance(step, JoinOperation)]
-        # The last ones first: what is joined again lies in the later one as long as that is none.
+        # The last joins first: an operand that is joined again lies in the later join until that
+        # becomes a kernel.
         for join in reversed(joins):
             if _is_worth_a_look(join, context) and is_faster_on_chip(join, network, context):
                 insert_kernel(join, None, context, symbols)

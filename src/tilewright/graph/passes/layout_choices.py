@@ -47,7 +47,7 @@ CONVERSIONS = frozenset(("quantise", "dequantise", "convert_layout"))
 """Maps whose operand and result may lie in different layouts."""
 
 LINEAR_CONVERSIONS = frozenset(("quantise_linear", "dequantise_linear"))
-"""The same, while one scale and one zero point hold for all elements."""
+"""Such maps while one scale and one zero point hold for all elements."""
 
 IMAGE_LAYOUTS_TRIED = 7
 """Layouts of a value that are tried at most, row-major included."""
@@ -350,7 +350,7 @@ def operand_roles(kernel: KernelOp) -> list[list[str]]:
 
 
 def operands_by_role(kernel: KernelOp) -> list[dict[str, Operand | None]]:
-    """For every operand of a kernel, by role, what the anchor reads; None for what maps read."""
+    """For every operand of a kernel, by role, the anchor's operand; None for operands of maps."""
     computes: list[dict[str, Operand | None]] = []
     for uses in operand_uses(kernel):
         computes.append({})

@@ -25,7 +25,7 @@ GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
 BEYOND = 0.75
-"""The same of a method whose scratch goes beyond all memory to spare."""
+"""Part that applies instead of ``GAIN`` to a method whose scratch exceeds the memory to spare."""
 
 WORTH = 0.03
 """Part of a kernel's cycles that more bytes of weights must save if they take all room; those that
@@ -121,7 +121,7 @@ class MethodChoice(ModulePass):
 
 
 def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:
-    """Return True if a method is faster than the direct one by enough, with so many bytes to
+    """Return True if a method is faster than the direct one by enough, with ``spare`` bytes to
     spare."""
     return method.cycles < (GAIN if 4 * method.scratch <= spare else BEYOND) * direct.cycles
 

@@ -62,7 +62,7 @@ def quantise_weight(array: Array, element: FixedType) -> Array:
 
 
 def quantise_bias(array: Array, point: int, bits: int) -> NDArray[np.int32]:
-    """A bias at its sum's binary point, of so many bits at the finest point at which it fits.
+    """A bias at its sum's binary point, of ``bits`` bits at the finest point at which it fits.
 
     That is at most the sum's own.
     """

@@ -29,7 +29,7 @@ class KernelPair:
     undo: ExitStack
     """The stack that erases the trials."""
     reasons: list[str]
-    """Why there are no forms."""
+    """Reasons why there are no forms."""
 
     def refuse(self, kernel: KernelOp, objection: str) -> None:
         """Note why the first kernel, in some form, and the second are not one."""
@@ -40,8 +40,8 @@ class KernelPair:
         return serving(candidate(trial.anchor), self.machine)[:1]
 
     def copies(self, first: KernelOp, *, begins: bool = False) -> list[Operation]:
-        """The operations of ``first``, the first kernel in some form, and of the second, in front
-        of the second kernel; with ``begins`` those of the second are a compute of their own."""
+        """The operations of ``first``, the first kernel in some form, and of the second, inserted
+        before the second kernel; with ``begins`` those of the second are a compute of their own."""
         second = self.second
         chain = copied(first.operations, first, {}, second)
         copies = copied(second.operations, second, {self.value: chain[-1].result}, second)

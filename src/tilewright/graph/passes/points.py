@@ -39,7 +39,8 @@ SOFTMAX_FRACTION = 14
 """A probability of 1 still fits."""
 
 WEIGHT_BITS_KEPT = 8
-"""Weights lose fraction bits before activations do, as long as so many bits are left."""
+"""Weights lose fraction bits before activations do, as long as they keep this many fraction
+bits."""
 
 
 _CHUNK = 1 << 16
@@ -90,7 +91,7 @@ class Step:
     sources: tuple[PointClass, ...]
     """Classes that the accumulator's binary point is made of."""
     brought: tuple[PointClass, ...]
-    """Those of them that this operation brings."""
+    """Classes of the sources that this operation brings."""
     before: int | None
     """Binary point of the accumulator that a sum starts from."""
 
@@ -157,7 +158,7 @@ class Points:
         return self._ranges[value]
 
     def _seen(self, value: SSAValue) -> Bounds | None:
-        """The same; None if it is not known."""
+        """Least and greatest number of a value; None if they are not known."""
         array = constant(value, self.ctx)
         if array is not None:
             if array.size and array.min() == -inf:
@@ -177,7 +178,7 @@ class Points:
         return self._root(self._classes[value])
 
     def argument_class(self, argument: SSAValue, outer: SSAValue) -> PointClass:
-        """The class of a kernel's operand; weights have one for each kernel that reads them."""
+        """The scale class of a kernel's operand; weights have one for each kernel with them."""
         if not isinstance(outer.owner, WeightOp):
             return self.class_of(outer)
         if argument not in self._classes:

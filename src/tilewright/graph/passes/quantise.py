@@ -78,7 +78,8 @@ class Quantise(ModulePass):
         _ = self.rewrite(op, compiler(ctx))
 
     def rewrite(self, module: ModuleOp, ctx: CompilerContext) -> dict[SSAValue, SSAValue]:
-        """Rewrite in place; what the readers of each value that is quantised read instead."""
+        """Rewrite the module in place. Returns for each quantised value the value that its readers
+        read instead."""
         network, chosen = network_of(module), numbers_of(self.numbers).format
         rounded: dict[SSAValue, SSAValue] = {}
         if chosen.kind == "float":

@@ -80,7 +80,7 @@ class ReadShortFloats(ModulePass):
 
 
 def _short(value: SSAValue) -> SSAValue | None:
-    """The value in 16 bits of which this is the copy in float32."""
+    """The 16-bit value of which this is a copy in float32; None if it is no such copy."""
     cast = producer(value, "cast")
     if cast is None:
         return None

@@ -41,7 +41,7 @@ class ShortFloats:
         return ELEMENTS[self.format.name]
 
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
-        """Rewrite the network in place; each tensor that is rounded, and the rounded one."""
+        """Rewrite the network in place. Returns each rounded tensor's rounded value."""
         rounded: dict[SSAValue, SSAValue] = {}
         steps = network.operations
         for op in steps:

@@ -52,7 +52,7 @@ class StateScales(ModulePass):
 
 
 def _stated(step: Operation, at: Rewriter) -> bool:
-    """Return True if an operation could be written so, and was."""
+    """Rewrite an operation with scale and zero point as attributes, if possible; True if it was."""
     scale, zero = (at.constant(value) for value in step.inputs[1:])
     if scale is None or zero is None or np.unique(zero).size != 1:
         return False

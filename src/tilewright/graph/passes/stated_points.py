@@ -35,9 +35,9 @@ class StatedPoints:
 
     count: int = 0
     nodes: dict[str, int] = field(default_factory=dict[str, int])
-    """By the nodes that compute them."""
+    """Binary points by the nodes that compute the values."""
     left: list[str] = field(default_factory=list[str])
-    """Why a pair states none, and runs on the host: one sentence each."""
+    """Reasons why pairs state no point and run on the host: one sentence each."""
 
 
 def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
@@ -161,7 +161,7 @@ def _common_point(value: SSAValue, ctx: CompilerContext) -> int | None:
 
 
 def _objection(step: _Step, ctx: CompilerContext) -> str | None:
-    """Why a step and what reads it state no binary point of the machine; None if they do."""
+    """The reason why a step and its readers state no binary point of the machine, or None."""
     bits = ctx.machine.fixed_bits
     integers = step.result if step.op.operation == _QUANTISE else step.inputs[0]
     element = element_name(tensor_type(integers).element_type)
@@ -192,7 +192,7 @@ class Pair:
 
     source: SSAValue
     result: SSAValue
-    """The same rounded, in float32."""
+    """The rounded tensor, in float32."""
     point: int
 
 

@@ -192,7 +192,7 @@ def _row_major_strides(shape: Sequence[int]) -> list[int]:
 
 
 def _checked(box: Box) -> Box | None:
-    """Only boxes that are read in runs: neighbours along the last axis are neighbours in memory."""
+    """The box, if its last axis is contiguous in memory and it is read forwards; else None."""
     extents = box.layout.physical_shape(box.shape)
     wide = [s for s, extent in zip(box.strides, extents, strict=True) if extent > 1]
     runs_forward = all(a >= b for a, b in pairwise(wide))

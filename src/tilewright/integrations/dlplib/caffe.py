@@ -37,8 +37,8 @@ class Layer:
     name: str
     type: str
     steps: tuple[Step, ...]
-    """Their ``setup``, ``reshape`` and ``forward`` are the layer's; none where it computes nothing,
-    or the layer before it takes it in."""
+    """Steps whose ``setup``, ``reshape`` and ``forward`` are the layer's; empty where it computes
+    nothing, or the layer before it takes it in."""
 
 
 class Net:

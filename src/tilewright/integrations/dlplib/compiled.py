@@ -33,7 +33,8 @@ class Compiled:
 
 
 class OperatorCache:
-    """Packages by what they compute and for which machine; the least recently used go first."""
+    """Cache of packages by operation and machine; the least recently used ones are removed
+    first."""
 
     def __init__(self, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self.most, self.most_bytes = most, most_bytes

@@ -192,7 +192,8 @@ class Descriptor(Generic[S]):
 
 
 def setter(make: Callable[P, S]) -> Callable[Concatenate[Descriptor[S], P], None]:
-    """The method that sets all attributes of a descriptor: to what ``make`` makes of them."""
+    """A method that sets all attributes of a descriptor, to the value of ``make`` for its
+    arguments."""
 
     def set(self: Descriptor[S], *attributes: P.args, **named: P.kwargs) -> None:
         self.put(make(*attributes, **named))

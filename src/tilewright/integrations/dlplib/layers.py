@@ -356,4 +356,4 @@ STEPS: Mapping[str, Callable[[Step], Forward]] = {
     **dict.fromkeys(VECTORS, _vector),
     "batch_norm": _batch_norm,
 }
-"""By operation of the graph: what sets a step up, and gives the call of the library."""
+"""By operation of the graph, the function that sets a step up and gives the call of the library."""

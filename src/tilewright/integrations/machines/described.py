@@ -23,7 +23,7 @@ LARGEST = 1 << 40
 """Bytes of a memory on the chip that no file limits."""
 
 MOST_ENGINES = 7
-"""Beside the array's."""
+"""The most engines that a machine may have beside the array's."""
 
 _SHARED = {"I": ("co", "g"), "W": ("oh", "ow", "n"), "O": ("ci", "kh", "kw")}
 """Dims whose indices, computed at once, use the same element of an operand."""
@@ -110,7 +110,7 @@ def _paths(hardware: Hardware) -> dict[str, list[Level]]:
     levels = hardware.levels
     alone = len(levels) > 0 and all(x.inside for x in levels[1:]) and levels[0].bytes is not None
     if alone and not all(any(o in x.holds for x in levels[1:]) for o in OPERANDS):
-        hardware.lost.append(f"no memory is behind {levels[0].name}: one as fast is added")
+        hardware.lost.append(f"no memory lies beyond {levels[0].name}: one as fast is added")
         name = identifier("main", {level.name for level in levels})
         levels.insert(0, Level(name, None, OPERANDS, False, levels[0].read, levels[0].write))
     if not levels or levels[0].holds != OPERANDS:
@@ -192,7 +192,7 @@ def _primitives(hardware: Hardware, paths: dict[str, list[Level]], element: str)
 
 
 def _steps(dims: tuple[str, ...], unrolled: dict[str, int]) -> str:
-    """Steps over some dims, of which so many indices are computed at once."""
+    """Formula of the steps over some dims, of which ``unrolled`` indices are computed at once."""
     return "*".join(f"ceil({d}/{unrolled[d]})" if unrolled.get(d, 1) > 1 else d for d in dims)
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 OPERANDS = frozenset("IWO")
-"""Inputs, weights, outputs."""
+"""Letters of operands: inputs, weights, outputs."""
 
 LOOPS = {
     "N": "n",
@@ -28,18 +28,18 @@ class Level:
 
     name: str
     bytes: int | None
-    """None: no limit."""
+    """Capacity in bytes; None: no limit."""
     holds: frozenset[str]
     inside: bool
-    """Whether units of the array have instances of their own."""
+    """True if units of the array have instances of their own."""
     read: float | None = None
     """Bytes that it gives in a cycle; None: no limit."""
     write: float | None = None
     one_port: bool = False
-    """Whether reads and writes share a port."""
+    """True if reads and writes share a port."""
     latency: int = 0
     read_pj: float | None = None
-    """Of a byte; so is ``write_pj``."""
+    """Picojoules to read a byte; ``write_pj``: to write one."""
     write_pj: float | None = None
 
 
@@ -58,7 +58,7 @@ class Hardware:
     clock_hz: float = 1e9
     mac_pj: float | None = None
     lost: list[str] = field(default_factory=list[str])
-    """What a machine file cannot say, and what was assumed, in words."""
+    """Facts that a machine file cannot say, and assumptions made for it, in words."""
 
 
 def identifier(name: object, taken: set[str]) -> str:

@@ -29,7 +29,7 @@ class Imported:
     machine: Machine
     tool: str
     lost: tuple[str, ...]
-    """What the machine file does not say, and what was assumed."""
+    """Facts that the machine file does not say, and assumptions made for it, in words."""
 
     @property
     def text(self) -> str:
@@ -44,8 +44,8 @@ class Imported:
 def import_machine(paths: Sequence[Path], element: str = "int8") -> Imported:
     """Read one description of hardware, and mappings beside it.
 
-    Raises TilewrightError (``machine-import``) for files that are none, or that say what no machine
-    file can hold.
+    Raises TilewrightError (``machine-import``) for files of another kind, or files that say what no
+    machine file can hold.
     """
     if element not in ELEMENTS:
         raise refuse(

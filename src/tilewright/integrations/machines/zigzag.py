@@ -83,7 +83,7 @@ def _level(name: str, part: Mapping[str, Any], extents: Mapping[str, int], where
 def _unrolled(
     extents: Mapping[str, int], mapping: list[Any] | None, lost: list[str], where: str
 ) -> tuple[dict[str, int], int]:
-    """What the array computes at once of each dim, and the lanes of pools."""
+    """The number of indices of each dim that the array computes at once, and the lanes of pools."""
     entries = {str(e.get("name")): e for e in mapping or () if isinstance(e, dict)}
     entry = next((entries[name] for name in _CONVOLUTION if name in entries), None)
     if entry is None:

@@ -26,7 +26,7 @@ class GraphRecord:
     runs: int = 0
     """Runs of these packages."""
     problems: tuple[Problem, ...] = ()
-    """Why PyTorch runs the graph itself; empty if it does not."""
+    """Reasons why PyTorch runs the graph itself; empty if it does not."""
 
     def fall_back(self, error: TilewrightError) -> None:
         """Leave the graph to PyTorch from now on, and log why."""
@@ -53,7 +53,7 @@ def graphs() -> tuple[GraphRecord, ...]:
 
 
 def fallbacks() -> tuple[GraphRecord, ...]:
-    """Those graphs that PyTorch runs itself; their ``problems`` say why."""
+    """The graphs that PyTorch runs itself; their ``problems`` say why."""
     return tuple(item for item in _records if item.problems)
 
 

@@ -117,7 +117,7 @@ def _plain(tensor: Any) -> Any:
 
 
 def _output_strides(program: Any) -> list[tuple[int, ...]]:
-    """Strides that the graph's outputs have in PyTorch, which code behind it may count on."""
+    """Strides that the graph's outputs have in PyTorch, which the code after it may count on."""
     (output,) = program.graph.find_nodes(op="output")
     return [tuple(node.meta["val"].stride()) for node in output.args[0]]
 

@@ -4,7 +4,7 @@
     matching.py     where a machine's patterns (machine/patterns.py) occur in it
     capacity.py     which of these places have room in their memories
     forms.py        the kernels that the compiler can make of a group today
-    cost.py         cycles of a group, or the reason why it is none
+    cost.py         cycles of a group, or the reason why it cannot be one kernel
     search/         which groups are taken together
     plan.py         the result, as text and JSON
 

@@ -35,7 +35,7 @@ class CostOracle:
 
     planner: Planner
     placed: bool = False
-    """Whether kernels have their numbers and layouts already: they are priced as they are."""
+    """True if kernels have their numbers and layouts already: they are priced as they are."""
     kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     """By the symbols of a group that was priced, of how many results rows stay on the chip from
     tile to tile."""
@@ -49,7 +49,7 @@ class CostOracle:
     def cost(self, group: Sequence[KernelOp]) -> float | Problem:
         """Cycles of a group, in the network's order, as one kernel; of a single kernel, alone.
 
-        A problem says why the group cannot be one kernel: which form there is none of, or which
+        A problem says why the group cannot be one kernel: which form is missing, or which
         memory is too small. A kernel alone that no schedule fits raises TilewrightError.
         """
         if len(group) == 1:
@@ -96,7 +96,7 @@ class CostOracle:
     def fastest(self, kernel: KernelOp, plain: Kernel) -> float:
         """Cycles of a kernel by the fastest of the methods that it may be computed by."""
         forms = None
-        # Each method can have maps behind it, and what else there is has been given its method.
+        # Each method can have maps after it; the other operations have been given their method.
         if self.planner.timer is None and all(isinstance(op, MAPS) for op in kernel.operations[1:]):
             forms = passes_of(self.machine).kernels_by_method(kernel, self.machine)
         if forms is None:

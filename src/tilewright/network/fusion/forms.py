@@ -1,7 +1,7 @@
 """The kernels that the compiler can make of a group today, or why it can make none.
 
 A form is tried as a kernel beside the network's own, which is described for planning and erased
-again. The conditions are those of the passes that make such kernels: maps behind an anchor
+again. The conditions are those of the passes that make such kernels: maps after an anchor
 (fuse-pointwise), and those of the passes that the machine's family brings (graph/passes/own.py);
 and computes that read on the chip what others make (planning/chains/plans.py).
 """
@@ -48,7 +48,7 @@ def forms_of(kernels: Sequence[KernelOp], machine: Machine) -> Generator[list[Tr
 
 
 def _no_chain(kernels: Sequence[KernelOp]) -> Problem | None:
-    """Why kernels are no chain whose results nothing else reads."""
+    """The reason why kernels are no chain whose results nothing else reads; None if they are."""
     for first, second in pairwise(kernels):
         if first.result not in second.inputs:
             return _problem(second, "a kernel is a chain: each operation reads the one before")
@@ -138,12 +138,12 @@ class _Pair(KernelPair):
             yield from trials
         else:
             self.reasons.append(
-                f"no kernel has {name_of(self.second)} behind {name_of(self.first)}: tiles of the "
+                f"no kernel has {name_of(self.second)} after {name_of(self.first)}: tiles of the "
                 "second one's results need more than those of the first one's"
             )
 
     def _on_chip(self) -> Iterator[Trial]:
-        """The second kernel as a compute of its own behind the first."""
+        """The second kernel as a compute of its own after the first."""
         if primitive := self._reads_on_chip():
             yield self.enclosed(self.copies(self.first, begins=True), self.first), primitive
 
@@ -158,13 +158,13 @@ class _Pair(KernelPair):
         return reading if hands_on(self.machine, writing, reading) else None
 
     def _with_maps(self) -> Iterator[Trial]:
-        """Maps behind the first kernel's own."""
+        """Yield the forms with maps after the first kernel's own."""
         first, machine = self.first, self.machine
         if (
             isinstance(first.anchor, SeparableConvOp)
             and anchor_operands(first)[0] in self.second.inputs
         ):
-            image = "a map behind a pair of convolutions does not read the pair's own image"
+            image = "a map after a pair of convolutions does not read the pair's own image"
             self.reasons.append(image)
             return
         chain = self.copies(first)

@@ -25,13 +25,13 @@ class Node:
     name: str
     """The kernel's symbol; of a view, the operation and the model's node."""
     operation: str
-    """What its first operation is, as primitives list it (``depthwise_conv``)."""
+    """The name of its first operation, as primitives list it (``depthwise_conv``)."""
     reads: tuple[Tensor, ...] = ()
     """The computed tensors that it reads, each once."""
     properties: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What conditions of patterns speak of: machine/patterns.py, PROPERTIES."""
+    """The values that conditions of patterns refer to: machine/patterns.py, PROPERTIES."""
     fixed: str = ""
-    """Why it is never a part of a group: it is a view, or runs on the host; "" if it can be."""
+    """The reason why it is never in a group: it is a view, or runs on the host; "" if it can be."""
     nodes: tuple[str, ...] = ()
     """Names of the model's nodes."""
     kernel: KernelOp | None = None

@@ -24,7 +24,7 @@ class FusedGroup:
     fusion: str
     """Name of the machine's fusion."""
     kernels: tuple[str, ...]
-    """Their symbols, in the order of the network."""
+    """Symbols of the kernels, in the order of the network."""
     cycles: float
 
 
@@ -38,7 +38,7 @@ class StayingTensor:
     """Symbols of the kernels that find it there, in the order of the network; the first loads it.
     A fused group goes by its last kernel."""
     bytes: int
-    """That it takes of the memory."""
+    """Bytes that it takes of the memory."""
     gain: float
     """Simulated cycles by which the kernels of that time are faster so, with their neighbours."""
 
@@ -57,7 +57,7 @@ class FusionPlan:
 
     @property
     def kernels(self) -> frozenset[str]:
-        """The symbols of the kernels that there are by the plan."""
+        """The symbols of the kernels that remain under the plan."""
         groups = (group.kernels[-1] for group in self.groups)
         return frozenset((*groups, *(kernel for kernel, _ in self.alone)))
 

@@ -28,13 +28,14 @@ class PricedCandidate:
     nodes: tuple[str, ...]
     """Nodes of the model."""
     apart: float | None
-    """Cycles of the kernels apart; None where that was not asked, as they cannot be one."""
+    """Cycles of the kernels without the fusion; None if the group cannot be one kernel."""
     fused: float | None
-    """Cycles of the one kernel; None where there is none."""
+    """Cycles of the fused kernel; None if the group cannot be one kernel."""
     problem: Problem | None = None
-    """Why it is no choice: it cannot be one kernel, or gains too little."""
+    """The reason not to fuse: there is no such kernel, or it gains too little. None if it pays."""
     kept: int = 0
-    """Of how many results between the kernels each tile leaves rows on the chip to the next."""
+    """The number of results between the kernels of which each tile leaves rows on the chip to the
+    next."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object for ``tilewright fuse --json``."""
@@ -138,7 +139,7 @@ def _priced(
     alone: Sequence[float | Problem | None],
     oracle: CostOracle,
 ) -> PricedCandidate:
-    """The candidate of some nodes, which cost so much ``alone`` (None: they are no kernels of the
+    """The candidate of some nodes, whose cycles are ``alone`` (None: they are no kernels of the
     accelerator)."""
     names = tuple(node.name for node in nodes)
     fixed = [Problem("fusion-fixed", node.fixed, node.name) for node in nodes if node.fixed]

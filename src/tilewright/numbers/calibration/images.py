@@ -138,7 +138,7 @@ def _pixels(path: Path, mode: str, size: tuple[int, int], crop: bool) -> Array:
 
 
 def _fitted(image: Any, size: tuple[int, int], crop: bool) -> Array:
-    """The image at so many rows and columns, bilinearly."""
+    """The image resized to ``size``, rows and columns, bilinearly."""
     rows, columns = size
     box = middle((image.width, image.height), size) if crop else None
     return np.asarray(image.resize((columns, rows), _pillow().Resampling.BILINEAR, box))

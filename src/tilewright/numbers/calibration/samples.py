@@ -46,7 +46,7 @@ class SampleStream:
         return iter(self.samples)
 
     def first(self, count: int) -> list[Mapping[str, Array]]:
-        """So many samples, or all if there are fewer."""
+        """The first ``count`` samples, or all if there are fewer."""
         return list(islice(self.samples, count))
 
 

@@ -33,7 +33,7 @@ def new_rows(places: Ints, size: Ints) -> Ints:
 
 
 def rows_in_buffer(places: Ints, size: Ints, slots: int) -> int:
-    """The rows that a buffer needs, so that new rows of a tile take no place of a row that the
+    """The number of rows that a buffer needs so that new rows of a tile overwrite no row that the
     ``slots - 1`` tiles before it need."""
     oldest = np.maximum(np.arange(len(places)) - slots + 1, 0)
     return int((places + size - places[oldest]).max(initial=0))

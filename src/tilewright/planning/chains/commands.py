@@ -47,7 +47,7 @@ class _Item:
     place: tuple[Ints | int, ...]
     """Columns by which executions come one after the other in the program."""
     touched: dict[int, Touched] = field(default_factory=dict[int, Touched])
-    """By buffer, what was found of it."""
+    """The range of each buffer that the command accesses."""
     seen: dict[int, Ints] = field(default_factory=dict[int, Ints])
     """By buffer, the filling that each execution sees."""
 
@@ -107,7 +107,7 @@ class Commands:
             for index, fills in buffers:
                 pair = items[number], every[number], items[other], every[other]
                 needed = self._done_before(index, *pair, fills=fills).ravel()
-                # A row in front of the first one is the last of the whole table.
+                # A row before the first one is the last of the whole table.
                 done = position[first[other] + needed - 1]
                 np.maximum(column, np.where(needed > 0, done, 0), out=column)
         ordered = with_hand_overs(table[order], machine)
@@ -434,7 +434,7 @@ def with_hand_overs(table: TimedArray, machine: Machine) -> TimedArray:
     complete["move"] = -1
     complete["engine"] = np.concatenate(engine)[order]
     complete[place[: len(table)]] = table
-    # What waited for so many commands of an engine waits for those in between, too.
+    # Waits count commands of an engine: those that are added in between are counted, too.
     for number, rows in enumerate(mine):
         every = np.flatnonzero(complete["engine"] == number)
         ends = np.append(0, np.searchsorted(every, place[rows]) + 1)

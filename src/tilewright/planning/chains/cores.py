@@ -149,7 +149,7 @@ def _bytes(operand: Operand, unit: Unit | None = None) -> int:
 
 
 def _read(operand: Operand, unit: Unit, known: dict[str, int]) -> float:
-    """The bytes of an operand that a part reads which needs so many indices."""
+    """The bytes of an operand that a part reads if it needs ``known`` indices of each dim."""
     axes = zip(unit.axes[operand.name], operand.shape, strict=True)
     lengths = [min(extent, axis.span(known)) for axis, extent in axes]
     return _bytes(operand, unit) * prod(lengths) / prod(operand.shape)
@@ -205,8 +205,8 @@ def _known(units: tuple[Unit, ...], sizes: dict[str, int]) -> dict[str, int]:
 
 
 def _work(units: tuple[Unit, ...], known: dict[str, int]) -> float:
-    """The cycles at peak rate of all kernels for a part that needs so many indices; of those beyond
-    a primitive's limits, one tile after the other."""
+    """The cycles at peak rate of all kernels for a part that needs ``known`` indices of each dim;
+    of those beyond a primitive's limits, one tile after the other."""
     total = 0.0
     for unit in units:
         sizes = {dim: known[unit.names.get(dim, dim)] for dim in unit.kernel.anchor.extents}

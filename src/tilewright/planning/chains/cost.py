@@ -38,9 +38,9 @@ class Tiling:
     order: tuple[str, ...]
     inner: tuple[Inner, ...]
     kept: tuple[tuple[str, int], ...] = ()
-    """With the rows of each that tiles compute ahead."""
+    """Results whose rows are kept, each with the rows that tiles compute ahead."""
     slots: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    """By operand and, for what lies on the way, memory."""
+    """Slots by operand, and by memory for buffers on the way."""
     homes: list[Memory] = field(default_factory=list[Memory])
     """The memory in which each buffer lies, as ``fits`` finds."""
     modelled_cycles: float = 0.0
@@ -282,7 +282,7 @@ class Tiling:
         return self.places.around[self._loops]
 
     def _total(self, number: int, column: Callable[[int], Ints], of: int) -> int:
-        """A sum over all executions, which tilings of one tile with the same loops share."""
+        """The sum of a column over all executions, which tilings with the same loops share."""
         known = self.shape.totals
         count = len(self.places.all)
         unit = number - count if number >= count else self.places.all[number].unit
@@ -323,7 +323,7 @@ class Tiling:
 
     @cached_property
     def home_bytes(self) -> dict[str, int]:
-        """The same by memory."""
+        """Bytes through main memory, and each other that holds operands."""
         total = dict.fromkeys(self.machine.homes, 0)
         for index, place in enumerate(self.places.all):
             move = place.fill or place.flush
@@ -377,7 +377,7 @@ class Tiling:
         return self.places.keys[index]
 
     def room(self, index: int, slots: int) -> int:
-        """Bytes that a buffer takes with so many slots."""
+        """Bytes that a buffer of ``slots`` slots takes."""
         place, visits = self.places.all[index], self.most_visits(index)
         slide = self.slide(place.name) if index in self.places.homes.values() else None
         if slide is None:
@@ -463,7 +463,7 @@ class Tiling:
 
     def _most_slots(self, group: Sequence[int]) -> int:
         """Slots of a group of buffers at most: more than two for a kernel alone whose moves run
-        ahead, if engines do not wait for signals in front of each."""
+        ahead, if engines do not wait for signals before each."""
         asked = self.machine.synchronisation
         moves = [self.places.all[n].fill or self.places.all[n].flush for n in group]
         ahead = all(move is not None and move.in_flight > 1 for move in moves)

@@ -31,7 +31,7 @@ ROWS = 1296
 """Tiles of one level that are looked at within a chain's tile."""
 
 ALONE = 4000
-"""The same for a kernel alone, around each tile within."""
+"""Tiles that are looked at for a kernel alone, around each inner tile."""
 
 TILES = 1024
 """Outermost tiles of a kernel alone, where so few fit."""
@@ -156,7 +156,7 @@ class _Nests:
 
     of: InnerTiles
     number: int
-    """The kernel's."""
+    """The number of the kernel in its chain."""
     most: Mapping[str, int]
     levels: Sequence[int | None]
     alone: bool = False
@@ -249,8 +249,8 @@ class _Nests:
         ]
 
     def _is_allowed(self, level: int | None, sizes: Mapping[str, Ints]) -> Bools:
-        """Where results have no holes, resident operands lie as they are used, and, of outermost
-        tiles, each axis changes with one loop at most (tiles.py)."""
+        """Mask of the sizes for which results have no holes, resident operands lie as they are
+        used, and each axis of outermost tiles changes with at most one loop (tiles.py)."""
         kernel, extents = self.unit.kernel, self.unit.kernel.anchor.extents
         cut = {dim: (size < extents[dim]).astype(np.int64) for dim, size in sizes.items()}
         allowed = is_solid(kernel, sizes) & usable(kernel, sizes, self.of.places.machine)

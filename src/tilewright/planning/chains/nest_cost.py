@@ -31,7 +31,7 @@ class Buffers:
     unit: Unit
     machine: Machine
     places: tuple[Place, ...]
-    """Those that moves fill or empty."""
+    """The buffers that moves fill or empty."""
     accumulator: int
     """Bytes of an accumulator."""
 
@@ -148,11 +148,11 @@ class Tiles:
     buffers: Buffers
     sizes: Sizes
     slots: tuple[Any, ...]
-    """Of each buffer with a move of its own."""
+    """The slots of each buffer with a move of its own."""
     order: tuple[str, ...] = ()
     """The dims that may have loops, outermost first."""
     within: Tiles | None = None
-    """What computes each tile; None where the primitive does at once."""
+    """The tiles within each tile, which compute it; None where the primitive does at once."""
 
     @property
     def innermost(self) -> Tiles:
@@ -188,7 +188,7 @@ class Run:
     tiles: Tiles
     around: Sizes
     known: Inside
-    """What computes each of the tiles, if it is a full one."""
+    """The cost of computing one full tile."""
 
     def __post_init__(self) -> None:
         self.buffers, sizes = self.tiles.buffers, self.tiles.sizes
@@ -264,7 +264,7 @@ class Run:
         return part
 
     def _share(self) -> Any:
-        """What the mean tile computes of what a full one does."""
+        """The share of a full tile's computes that the mean tile has."""
         share: Any = 1.0
         for dim, size in self.around.items():
             if np.any(self.turns[dim]):

@@ -38,15 +38,15 @@ class Parts:
 
     @property
     def count(self) -> int:
-        """Parts of one execution."""
+        """The number of parts of one execution."""
         return self.amount.shape[1]
 
 
 def in_blocks(amount: Ints, rows: Ints, block: int, room: Ints | int = 0) -> Parts:
-    """Executions of so many rows each in parts of ``block`` rows, or of more where they are many.
+    """Executions of ``rows`` rows each in parts of ``block`` rows, or of more where they are many.
 
     ``amount`` is that of whole blocks: a block takes its time whether it is full or not. A new one
-    begins behind the first ``room`` rows, where a circular buffer ends.
+    begins after the first ``room`` rows, where a circular buffer ends.
     """
     head = np.minimum(room, rows)[:, None]
     before, whole = -(-head // block), np.maximum(-(-rows // block), 1)[:, None]
@@ -82,8 +82,8 @@ def row_axis(operand: Operand) -> int | None:
 
 
 def rows_latency(move: Move, rows: Ints, size: Ints) -> Floats:
-    """The latency of a transfer of so many rows and bytes, each row of which has its own, beside
-    the time in which its bytes flow."""
+    """The cycles of latency of a transfer of ``rows`` rows and ``size`` bytes in all, where each
+    row has its own, beside the time in which its bytes flow."""
     flow = size / move.bytes_per_cycle
     return np.maximum(move.latency, (rows * move.latency + flow) / move.in_flight - flow)
 
@@ -109,7 +109,7 @@ class Filled:
 
     @classmethod
     def apart(cls, start: Ints, size: Ints, slots: int) -> Filled:
-        """Fillings that have a slot each, in turn."""
+        """Fillings that each take the next slot in turn."""
         most = int(size.max(initial=1))
         return cls(start, size, np.arange(len(start)) * most, slots * most)
 
@@ -136,7 +136,7 @@ class Filled:
         return self.turn - place % self.turn if self.turn else np.zeros_like(place)
 
     def ends(self, filling: Ints) -> Ints:
-        """The positions behind some fillings."""
+        """The end positions of the fillings with these numbers."""
         return (self.place + self.size)[filling]
 
 

@@ -125,8 +125,8 @@ def passes_memories(kernel: Kernel, machine: Machine) -> bool:
 
 
 def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
-    """Physical and granule bound of a kernel with its producers: the work of the busiest engine, of
-    those that move the part for what is not internal, and main memory's for that."""
+    """Physical and granule bound, in cycles, of a kernel with its producers: the work of the
+    busiest engine, or the traffic of main memory if that takes longer."""
     if not kernel.producers:
         every = primitives_for(kernel, machine)
         physical = min(physical_bound(kernel, machine, each) for each in every)

@@ -42,7 +42,7 @@ MISJUDGED = 0.12
 """A nest is priced if its cycles by the closed form exceed the best price by this share at most."""
 
 FAR = 0.25
-"""None is priced whose cycles by the closed form exceed the search's limit by this share."""
+"""No nest is priced if its cycles by the closed form exceed the search's limit by this share."""
 
 COMPUTES = 20_000
 """The most computes of a nest whose commands are timed; with more, its price is the closed form."""

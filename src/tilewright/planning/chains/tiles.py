@@ -49,7 +49,7 @@ class Span:
         return Span(self.loop, first, end - first)
 
     def further(self, rows: int) -> Span:
-        """With so many indices behind its end; what is empty remains so."""
+        """The span with ``rows`` more indices at its end; an empty span remains empty."""
         return Span(self.loop, self.start, self.size + rows * (self.size > 0))
 
     @property
@@ -76,7 +76,7 @@ class Rows:
     of what is computed of them."""
     size: dict[str, Counts]
     parent: Ints | None = None
-    """The execution of the loops around, in which each lies."""
+    """For each tile, the execution of the loops around it."""
 
     @classmethod
     def of(cls, tile: Ints, start: dict[str, Counts], size: dict[str, Counts]) -> Rows:
@@ -183,7 +183,7 @@ class Tile:
         return Span(next(iter(loops), ""), start, size * full)
 
     def felt(self, number: int, kept: Kept) -> Kept:
-        """``kept``, if what is kept changes the tiles of a kernel: its own, or those behind it."""
+        """``kept``, if the kept rows change the tiles of this kernel or of a later one; else ()."""
         names = [unit.kernel.output.name for unit in self.units[number:]]
         return kept if any(slide.name in names for slide in kept) else ()
 

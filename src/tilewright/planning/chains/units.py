@@ -85,7 +85,7 @@ class Place:
     """A buffer of a chain, whatever its tile."""
 
     operand: Operand
-    """As the kernel in whose loops the buffer stands accesses it."""
+    """The operand as the kernel in whose loops the buffer stands accesses it."""
     unit: int
     """The number of the kernel to which the operand belongs."""
     memory: Memory
@@ -105,7 +105,7 @@ class Place:
     host: str = ""
     """The operand in whose move this one travels."""
     granules: tuple[int, ...] = ()
-    """To which its box is rounded along each axis."""
+    """Multiples to which its box is rounded along each axis."""
     made_by: int | None = None
     """The kernel whose primitive writes it."""
     alternatives: tuple[Memory, ...] = ()
@@ -167,7 +167,7 @@ class Places:
         self.loops: dict[object, frozenset[str]] = {}
         """By the dims that are cut, the loops with which each box changes."""
         self.depths: dict[object, dict[int, int]] = {}
-        """By the orders of loops, within how many of them each kernel computes."""
+        """By the orders of loops, the number of loops around each kernel's compute."""
         self.levels: dict[object, dict[int, tuple[int, int]]] = {}
         """By the orders of loops, within how many of them each buffer stands."""
         self.around: dict[object, tuple[frozenset[str], ...]] = {}

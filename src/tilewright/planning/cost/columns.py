@@ -24,7 +24,7 @@ TIE = 0.003
 
 
 def cost_of(cycles: float, moved: float, machine: Machine) -> float:
-    """The cost of a schedule that takes so many cycles and moves so many bytes of main memory."""
+    """The cost of a schedule that takes ``cycles`` and moves ``moved`` bytes of main memory."""
     return cycles + TIE * moved / main_bandwidth(machine)
 
 

@@ -29,7 +29,7 @@ class Blocks:
 
     operand: str
     count: int
-    """In the whole kernel, at least."""
+    """The number of blocks in the whole kernel, at least."""
     bytes: int
     """The bytes of one block."""
     latency: int

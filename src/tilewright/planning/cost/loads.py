@@ -18,7 +18,7 @@ from tilewright.planning.cost.bounds import (
 from tilewright.planning.domain import Kernel
 
 Cycles = defaultdict[str, float]
-"""By engine."""
+"""Cycles of work by engine."""
 
 
 @dataclass
@@ -26,11 +26,11 @@ class Loads:
     """Cycles of work by engine, and bytes that pass main memory."""
 
     peak: Cycles = field(default_factory=lambda: Cycles(float))
-    """Of computes, at peak."""
+    """Cycles of computes, at peak rate."""
     granule: Cycles = field(default_factory=lambda: Cycles(float))
-    """Of computes, with the machine's rounding of whole layers."""
+    """Cycles of computes, with the machine's rounding of whole layers."""
     moving: Cycles = field(default_factory=lambda: Cycles(float))
-    """Of moves, each byte once."""
+    """Cycles of moves, each byte once."""
     moved: dict[str, int] = field(default_factory=dict[str, int])
     """Bytes of main memory, and of others that hold operands, each once."""
 

@@ -10,8 +10,8 @@ the next passes the longest of
   in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
-  the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
-  is the serialisation that a single-buffered operand causes: nothing behind it in the queue
+  the moves after it in the queue to the end of the compute that frees the slot. With one slot this
+  is the serialisation that a single-buffered operand causes: nothing after it in the queue
   overlaps with compute;
 - likewise for the output, compute and store.
 
@@ -252,7 +252,7 @@ class Queue:
 
     time: Floats
     flow: Floats
-    """Their bytes at the speed of main memory."""
+    """Cycles of the loads' bytes at the speed of main memory."""
     ahead: Ints
     """The fewest slots of an operand that is loaded."""
 

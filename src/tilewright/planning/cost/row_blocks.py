@@ -1,7 +1,7 @@
 """The number of rows, or channels, of a result that a primitive computes in the time of one.
 
-Where instructions are of rows (``Synchronisation.by_rows``), a compute is one for each block of so
-many rows, and what reads one of them waits for all.
+Where instructions are of rows (``Synchronisation.by_rows``), a compute counts as one for each block
+of that many rows, and a reader of one row of a block waits for the whole block.
 """
 
 from __future__ import annotations

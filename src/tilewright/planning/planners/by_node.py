@@ -28,9 +28,9 @@ class ByNode:
     """A planner of the kernels that compute certain nodes; another one plans the rest."""
 
     plans: Mapping[str, Callable[[Kernel], Plan]]
-    """What plans the kernel that computes a node; nodes that one kernel may compute share it."""
+    """Planner of the kernel that computes a node, by node; nodes of one kernel may share it."""
     where: Mapping[str, str]
-    """Where each node is named."""
+    """The place in the user's input that names each node."""
     code: str
     """The code of what is refused of a node."""
     otherwise: Callable[[Kernel], Plan | None] | None = None

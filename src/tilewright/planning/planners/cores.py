@@ -57,8 +57,8 @@ def one_core(machine: Machine) -> Machine:
 
 
 def core_beside(machine: Machine, others: int, reuse: float, live: float) -> Machine:
-    """The machine as one of its cores sees it while so many others compute their parts of a kernel,
-    who load every byte ``reuse`` times in all; ``live`` are the bytes of all operands.
+    """The machine as one of its cores sees it while ``others`` more cores compute their parts of a
+    kernel, and load every byte ``reuse`` times in all; ``live`` are the bytes of all operands.
 
     Behind a cache that cores share, memory is read once for all of them, if the cache holds the
     kernel, and each core loads no faster than the cache hits.
@@ -114,7 +114,7 @@ def plan_cores(
     """The best grid's plan; ``Schedule.shared`` names the dims that are cut.
 
     Raises TilewrightError as ``plan_exact`` does. ``timer`` is not asked: it would time one core.
-    ``allowed`` gives the grids of a primitive on so many cores, if not all (``grids``).
+    ``allowed`` gives the grids of a primitive on a number of cores, if not all (``grids``).
     """
     del timer
     budget = budget or Budget()

@@ -198,7 +198,7 @@ def _timed(
 
 
 def _remembering(timer: Timer) -> Timer:
-    """The timer of one kernel: planners come upon the same schedules."""
+    """The timer of one kernel with a memory: planners ask for the same schedules several times."""
     known: dict[Schedule, float] = {}
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:

@@ -79,7 +79,7 @@ class Greedy:
     def _plan(
         self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None
     ) -> list[Plan]:
-        """The best primitive's plan with so many slots, or fewer where they do not fit."""
+        """The best primitive's plan with ``slots`` slots, or with fewer where they do not fit."""
         best = cheapest(
             partial(self._partition, kernel, machine, primitive, slots)
             for primitive in agreeing(kernel, machine)

@@ -33,7 +33,7 @@ create table if not exists measurements (
 """
 
 _WAIT_SECONDS = 60.0
-"""For which a process waits while another writes."""
+"""Seconds for which a process waits while another writes."""
 
 
 class Measurements:

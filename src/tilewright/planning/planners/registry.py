@@ -124,7 +124,8 @@ def _stationary(request: Request) -> Made:
 
 @contextmanager
 def _space(request: Request) -> Generator[Ask]:
-    """The strategies of a file, which must have met all of its nodes at the end."""
+    """The planner of a file of strategies. Leaving the context raises an error if no planned kernel
+    computes a node that the file names."""
     file = request.options.get("file")
     if not file:
         raise refuse("option-planner", "names no file of spaces", "space", "space{file=FILE}")

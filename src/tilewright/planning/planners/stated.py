@@ -76,7 +76,7 @@ def stated_schedule(
 
 
 def core_in_turns(core: Machine, side: int) -> Machine:
-    """A core that loads one tile in so many turns: a turn has a part of its loads' latency."""
+    """A core that loads one tile in ``side`` turns: a turn has its part of the loads' latency."""
     moves = tuple(
         move.model_copy(update={"latency": round(move.latency / side)})
         if move.source == core.main

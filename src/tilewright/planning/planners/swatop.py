@@ -63,7 +63,7 @@ ROWS = 60_000
 """Tilings of one cut of the result; sizes are thinned out where there are more."""
 
 STEP = 0.8
-"""From one size of a tile to the next smaller one at most (FactorVar, section 4.2)."""
+"""The largest ratio of a tile's size to the next larger one (FactorVar, section 4.2)."""
 
 VECTOR = 4
 """Sizes beyond two vectors are whole ones."""
@@ -325,7 +325,7 @@ class Swatop:
         """Group and row of the best strategies, the best first: as many as are asked for, of those
         that differ in their tiles alone a quarter at most.
 
-        Behind them come the best of further cuts of the result, a quarter as many: what the model
+        After them come the best of further cuts of the result, a quarter as many: what the model
         leaves out, the curve of DMA, depends on what cores share.
         """
         every = np.concatenate(columns)

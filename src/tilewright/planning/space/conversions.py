@@ -3,8 +3,8 @@
 A kernel of 16-bit floats computes in float32 and rounds its result once, by a ``cast`` at the end
 of its chain, one of fixed point by a ``requantise``. Where a primitive's output is ``converted``,
 the primitive leaves that to the move out of its memory, as DaVinci's moves out of L0C do: the
-buffer next to the primitive then holds sums, whether its reduction is cut or not, and all behind it
-the machine's elements.
+buffer next to the primitive then holds sums, whether its reduction is cut or not, and all memories
+after it hold the machine's elements.
 """
 
 from __future__ import annotations

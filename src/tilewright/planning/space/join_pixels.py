@@ -1,7 +1,7 @@
 """Kernels whose pixels need not be told apart by rows: one dim for two where that says the same.
 
 A convolution with windows of one pixel treats an image as a row of pixels. Where the rows lie
-behind one another in main memory, a tile of it may begin and end in the middle of a row, and is one
+one after another in main memory, a tile of it may begin and end in the middle of a row, and is one
 contiguous block still::
 
     56 x 56 pixels, by rows:   tiles of 56, or of parts of a row: 28, 19, 14, ...

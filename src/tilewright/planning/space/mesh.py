@@ -48,9 +48,9 @@ class Mesh:
     vector_elements: int
     """Elements that a register holds."""
     vector_cycles: float
-    """To load and send a register, or to receive and store it."""
+    """Cycles to load and send a register, or to receive and store it."""
     turn_cycles: float
-    """From the last register of one core to the first of the next."""
+    """Cycles from the last register of one core to the first of the next."""
     broadcast_cycles: float
     """The cycles of a DMA into the memories of all cores, beside its bytes; with it, they meet
     twice."""
@@ -59,12 +59,12 @@ class Mesh:
 
     @property
     def cores(self) -> int:
-        """Cores of all rows."""
+        """The number of cores in the mesh."""
         return self.side * self.side
 
     def exchange_cycles(self, elements: Any) -> Any:
-        """Cycles in which a core gets the other shares of so many elements, and gives its own; one
-        number, or a column."""
+        """Cycles in which a core gets the other shares of ``elements`` elements, and gives its own;
+        one number, or a column."""
         vectors = np.ceil(elements / self.vector_elements)
         return vectors * self.vector_cycles + self.side * self.turn_cycles
 
@@ -233,6 +233,6 @@ def _cuts(
 
 
 def _size(extent: int, count: int, granule: int) -> int:
-    """The size of parts of which an extent has just so many; 0 if there is none."""
+    """The size of the parts in which an extent has exactly ``count`` parts; 0 if no size does."""
     size = ceil(ceil(extent / count) / granule) * granule
     return size if ceil(extent / size) == count else 0

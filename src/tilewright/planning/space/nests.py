@@ -51,7 +51,7 @@ class Loop:
 
     group: Group
     inner: bool = False
-    """Within the output's residency, though the group is parallel."""
+    """True for loops within the output's residency, although the group is parallel."""
     resident: frozenset[str] = frozenset()
     """For an inner loop: the operands that stay resident while it runs."""
 

@@ -60,7 +60,7 @@ def lies_along(
 
 
 def layout_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
-    """The layouts of a machine that are none: the key, the reason, and what would do."""
+    """The invalid layouts of a machine: the key, the reason, and what would be valid."""
     named = [(f"layouts.{role}", text) for role, text in machine.layouts.items()]
     for primitive in machine.primitives:
         for role, storage in primitive.operands.items():

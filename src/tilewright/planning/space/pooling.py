@@ -1,8 +1,8 @@
-"""A pool behind a kernel's anchor: windows that lie whole within a tile are reduced there.
+"""A pool after a kernel's anchor: windows that lie whole within a tile are reduced there.
 
 An anchor whose tiles have the results ``th*T + r`` along an axis, r < T, gives windows of P results
 that are P apart one result each: ``th*(T/P) + pr`` with pr = r // P, if P divides T. So the pool
-needs no element of another tile, and what it reads never leaves the registers. Results behind the
+needs no element of another tile, and what it reads never leaves the registers. Results after the
 last whole window are dropped.
 """
 

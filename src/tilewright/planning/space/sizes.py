@@ -26,7 +26,7 @@ EFFORTS = ((False, False), (True, False), (False, True), (True, True))
 tried; the preferred first."""
 
 FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
-"""Batch dims of a product behind its first: an instruction covers one batch dim, loops the rest."""
+"""Batch dims of a product after its first: an instruction covers one, loops the others."""
 
 
 def candidate_sizes(
@@ -64,7 +64,7 @@ def _is_even_part(size: int, extent: int) -> bool:
 
 
 def _evened(extent: int, size: int, granule: int) -> int:
-    """The size of as many tiles of equal size, if they take no more granules."""
+    """The size that makes as many tiles equally large, if that takes no more granules."""
     trips = -(-extent // size)
     equal = -(-extent // trips)
     return equal if trips * -(-equal // granule) == -(-extent // granule) else size

@@ -99,7 +99,8 @@ class Space:
         return column
 
     def _known(self, key: Hashable) -> Column | None:
-        """A column that this space or the one that it is part of was asked for."""
+        """A column that was asked for before, of this space or of the one that it is part of; None
+        if none was."""
         column = self.known.get(key)
         if column is None and self.whole is not None:
             space, rows = self.whole
@@ -217,7 +218,7 @@ class Space:
         return plain * cost
 
     def further_latency(self, use: Use, grown: Mapping[str, Ints] | None = None) -> Floats:
-        """Column of the latencies behind the first of a box whose blocks move one by one.
+        """Column of the latencies after the first one of a box whose blocks move one by one.
 
         ``grown`` says how many tiles the box covers along a dim.
         """

@@ -1,10 +1,10 @@
 """Operands whose windows are gathered on their way (img2col): one element for each point.
 
 A convolution's input is read through sliding windows: axis ``oh*2 + kh - 3`` of the image. Where a
-move gathers windows, as the third load of DaVinci's cube does (load3d), the buffer behind it has an
-axis for every dim instead, ``[n, oh, ow, kh, kw, ci]``: each position's window as one row, padding
-filled with zeros. A primitive that multiplies matrices then computes convolutions: rows are
-positions, columns the taps. In front of that move the operand is the image.
+move gathers windows, as the third load of DaVinci's cube does (load3d), the buffer that it fills
+has an axis for every dim instead, ``[n, oh, ow, kh, kw, ci]``: each position's window as one row,
+padding filled with zeros. A primitive that multiplies matrices then computes convolutions: rows are
+positions, columns the taps. Before that move the operand is the image.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def slides(operand: Operand, extents: Mapping[str, int]) -> bool:
 
 
 def gathered(operand: Operand, stage: Stage) -> Operand:
-    """The operand as it lies behind a move that gathers its windows: an axis for each dim of the
-    stage that the image depends on, those of windows and then channels last."""
+    """The operand in the buffer of a move that gathers its windows: an axis for each dim
+    of the stage that the image depends on, those of windows and then channels last."""
     alone = {axis.dims[0] for axis in operand.access if len(axis.dims) == 1}
     read = [dim for dim in stage.extents if dim in operand.dims]
     outer = [dim for dim in read if dim not in stage.reduction]
@@ -49,7 +49,7 @@ def gathered(operand: Operand, stage: Stage) -> Operand:
 
 
 def beside(operand: Operand, stage: Stage, primitive: Primitive) -> Operand:
-    """An operand of a stage as it lies next to the primitive: gathered where that asks for it and
+    """An operand of a stage next to the primitive: gathered where that asks for it and
     the operand is read through windows."""
     storage = primitive.operands.get(operand.role)
     if storage is None or not storage.gathered or not slides(operand, stage.extents):

@@ -1,4 +1,4 @@
-"""Runs beside each other: kernels that compute the same nodes of the model, in every run.
+"""Comparison of runs: kernels that compute the same nodes of the model, in every run.
 
 Runs may fuse differently, so kernels are matched by what they compute: nodes that are in one kernel
 of any run belong together, and a run's time for such a group is that of all its kernels in it.

@@ -39,14 +39,14 @@ class KernelFigures:
     nodes: tuple[str, ...]
     """The model's nodes that it computes; several are fused into it."""
     engine: str
-    """``accelerator`` or ``host``."""
+    """The runner of the kernel: ``accelerator`` or ``host``."""
     limit: str
     """The resource whose time its physical bound is: ``compute``, ``memory`` (main memory and
     caches) or a move; ``host``."""
     seconds: float | None
     """Time: measured, simulated, or predicted where nothing has run."""
     share: float | None
-    """Its part of the sum of all kernels' times."""
+    """The kernel's part of the sum of all kernels' times."""
     bound: float | None
     """The physical bound, in cycles, as the next two."""
     granule: float | None
@@ -56,8 +56,8 @@ class KernelFigures:
     measured: float | None
     """Seconds on this processor."""
     compute: float | None
-    """Of the simulated cycles, those in which an engine computes, then those in which only data
-    move, then those in which nothing runs; they sum to the simulated cycles."""
+    """Simulated cycles in which an engine computes; ``moves``: in which only data move; ``idle``:
+    in which nothing runs. The three sum to the simulated cycles."""
     moves: float | None
     idle: float | None
     bytes: int | None
@@ -68,9 +68,9 @@ class KernelFigures:
     energy: float | None
     """Picojoules, where the machine has figures of energy."""
     reason: str = ""
-    """Why it is on the host."""
+    """The reason why it is on the host."""
     why_low: str = ""
-    """Why it stays below its bound."""
+    """The reason why it stays below its bound."""
     schedule: str = ""
 
 
@@ -80,7 +80,7 @@ class MemoryFigures:
 
     name: str
     bytes: int | None
-    """Its size; None without a limit."""
+    """Size in bytes; None without a limit."""
     occupants: tuple[Occupant, ...]
     taken: Levels
     """Times, and the bytes that are taken from each on."""
@@ -249,7 +249,7 @@ def _row_windows(facts: Facts, unit: str) -> tuple[Window, ...]:
 def _event_windows(
     windows: Sequence[Window], names: Sequence[str], ends: Sequence[float], runner: SteppedRunner
 ) -> tuple[Window, ...]:
-    """The same with the starts and ends of commands; a kernel may start before another ends."""
+    """The windows with the starts and ends of commands; a kernel may start before another ends."""
     starts = dict(zip(names, runner.times().kernel_start.tolist(), strict=False))
     known = dict(zip(names, ends, strict=False))
     return tuple(

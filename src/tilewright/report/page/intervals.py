@@ -61,7 +61,7 @@ class EngineTimeline:
     """Cycles in which at least one command runs."""
     commands: int
     levels: tuple[Intervals, ...]
-    """Coarse to fine."""
+    """The intervals in levels of detail, coarse to fine."""
 
     @property
     def finest(self) -> Intervals:

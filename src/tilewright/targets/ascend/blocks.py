@@ -22,7 +22,7 @@ Key = tuple[object, ...]
 def traces(
     program: Program, length: int | None = None, most: int | None = None
 ) -> list[list[Executed]]:
-    """The executions of every block; of all together at most so many (``cce-length``)."""
+    """The executions of every block; refuses (``cce-length``) more than ``most`` in all."""
     blocks: list[list[Executed]] = []
     tracer = Tracer(program)
     for block in range(program.blocks):

@@ -4,7 +4,7 @@ before.
 A value that a kernel of the device gives stays there for those that read it; what comes from the
 host (inputs, weights, results of its kernels) is copied once, and back comes what the host reads.
 Room is planned as the host's own is, by the steps from which to which a value is needed
-(memory/heuristics.py), with the bytes behind each that kernels may touch. A view of a whole value
+(memory/heuristics.py), with the bytes after each that kernels may touch. A view of a whole value
 (a reshape) has the same place; slices of a value, and concatenations, go through the host's memory.
 """
 
@@ -45,7 +45,7 @@ class DeviceMemory:
     bytes: int = 0
     """The bytes of the arena."""
     values: dict[SSAValue, Placed] = field(default_factory=dict[SSAValue, Placed])
-    """By the value that was there first (``origin``)."""
+    """Places by the value that was there first (``origin``)."""
     work: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     """The offset of each buffer of a kernel, by its step and the buffer's number."""
     before: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])

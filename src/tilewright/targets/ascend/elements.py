@@ -73,7 +73,8 @@ def is_ragged(kernel: Kernel) -> bool:
 
 
 def as_elements(kernel: Kernel) -> Kernel:
-    """An elementwise kernel over these dims; itself where it is none, or reads in other ways."""
+    """An elementwise kernel over these dims; the kernel itself if it has another operation, or
+    reads in other ways."""
     anchor, out = kernel.anchor, kernel.output
     if anchor.operation not in ELEMENTWISE or any(len(s.inputs) > 1 for s in kernel.stages[1:]):
         return kernel
@@ -112,7 +113,7 @@ def _restated(kernel: Kernel, dims: tuple[Dim, ...], forms: Forms) -> Kernel:
 
 def as_rows(kernel: Kernel) -> Kernel:
     """A softmax or layer normalisation over rows r and their axis, or over columns of an axis of
-    rows l; itself where it is none."""
+    rows l; any other kernel as it is."""
     anchor, out = kernel.anchor, kernel.output
     if anchor.operation not in NORMAL or any(len(s.inputs) > 1 for s in kernel.stages[1:]):
         return kernel
@@ -140,7 +141,7 @@ def as_rows(kernel: Kernel) -> Kernel:
 
 def as_folds(kernel: Kernel) -> Kernel:
     """A reduction over runs of neighbouring axes, each one dim: of the last two, rows r and their
-    axis, or an axis of rows l and columns; itself where it is none. Pools of whole images are
+    axis, or an axis of rows l and columns; any other kernel as it is. Pools of whole images are
     reductions of their pixels."""
     anchor, out, source = kernel.anchor, kernel.output, kernel.anchor.inputs[0]
     if anchor.operation in ("max_pool", "average_pool") and _sees_all(anchor):
@@ -312,7 +313,7 @@ def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, 
         # Tiles of rows of a matrix, as they become Nz or rows again.
         return {"r": LENGTH} if axis == len(shape) - 2 and "p" not in extents else {}
     if "r" in extents and kernel.anchor.operation in NORMAL:
-        # Tiles are whole; those behind the length are left out.
+        # Tiles are whole; those after the length are left out.
         if _in_nz(out):
             return {"r": LENGTH} if axis == len(shape) - 2 else {}
         alone = prod(shape[:axis]) == 1
@@ -328,7 +329,7 @@ def ended(kernel: Kernel, formed: Kernel, free: frozenset[str]) -> Mapping[str, 
     else:
         return {}
     if extents["e"] == longest * inner:
-        # Whole repeats: what lies behind them is in the tensor, too.
+        # Whole repeats: what lies after them is in the tensor, too.
         size = (rows * inner + (LANES - 1)) // LANES * LANES
         return {"e": least(size, extents["e"])}
     if outer == 1 and "o" in extents and inner % extents["e"] == 0 == extents["e"] % LANES:

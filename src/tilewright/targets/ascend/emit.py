@@ -28,7 +28,7 @@ from tilewright.targets.ascend.program import (
 )
 
 WIDTH = 100
-"""Columns of a line."""
+"""The most columns of a line of C."""
 
 QUALIFIERS = {
     "gm": "__gm__",

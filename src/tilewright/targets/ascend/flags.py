@@ -41,7 +41,7 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     (``lower-flags``) what these do not order.
 
     A move or a compute of the tile program is several commands here. Where the proof allows, a flag
-    is set before those of its pipe, and waited for behind those, that use nothing which the other
+    is set before those of its pipe, and waited for after those, that use nothing which the other
     pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
     """
     every = cases(program)

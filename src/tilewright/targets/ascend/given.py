@@ -44,7 +44,7 @@ def close_to_uses(body: Sequence[Statement], used: Mapping[str, set[int]]) -> li
 def _moved(
     body: Sequence[Statement], kind: str, passes: Callable[[Flag, Statement], bool]
 ) -> list[Statement]:
-    """Statements, of which flags of a kind stand as far in front as they may."""
+    """Statements, of which flags of a kind stand as early as they may."""
     result: list[Statement] = []
     for statement in body:
         place = len(result)

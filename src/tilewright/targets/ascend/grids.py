@@ -3,9 +3,9 @@
 A block of such a kernel has one run of each of its axes, as they lie in main
 memory, the outermost first: outside of the dim that is cut in runs every block has a single index,
 or a single block of 16, inside of it all. No two blocks may write to the same 32 bytes, and what
-a copy writes behind a row, or behind a single element, that is no whole number of them the next one
-has to write again: so rows that are none stay together. ``steps_of`` says where a kernel may be
-cut; ``plan_cores`` takes the grid, and the tiles of its parts, that cost least.
+a copy writes after a row, or after a single element, that is no whole number of them, the next one
+has to write again: so rows that are no whole number of them stay together. ``steps_of`` says where
+a kernel may be cut; ``plan_cores`` takes the grid, and the tiles of its parts, that cost least.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ COUNTS = (
 """The names of the core's counters; reads, writes and copies are bytes."""
 
 ORDERS = (0, *range(1, 13))
-"""As issued, and each pipe as early and as late as can be; larger numbers are seeds."""
+"""Orders of the pipes: as issued (0), each as early and as late as can be, and seeds."""
 
 
 POISON = 0xFF
@@ -84,7 +84,7 @@ class Kernel:
         poison: int = POISON,
     ) -> Outcome:
         """Run once on arrays, by name and in the order of the kernel's parameters, and with its
-        length if it takes one: so many blocks one after the other, which must not touch what
+        length if it takes one: ``blocks`` blocks one after the other, which must not touch what
         another one writes. Memories begin with bytes ``poison``."""
         host, core = core_library(), self.core
         sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub)

@@ -8,8 +8,8 @@
                        host core that runs kernels; Makefile
 
 Values that kernels of the device hand to each other stay in its memory, in one arena whose places
-device_memory.py plans. Inputs, weights and constants are copied there once, in front of all
-launches, and outputs back behind them; what the host computes between is copied where it is needed.
+device_memory.py plans. Inputs, weights and constants are copied there once, before all
+launches, and outputs back after them; what the host computes between is copied where it is needed.
 The device object holds the functions of cce/: on a host a shared object, on an Ascend
 processor what the CCE compiler makes of the same files. A network whose length comes with a run
 takes it as a word, and hands it to kernels as the last of their arguments; memory is that of the

@@ -48,7 +48,7 @@ ELEMENTS = {
 """Element types of values -> those of CCE C."""
 
 INDEX_ELEMENTS = {"int64": "int64_t", "int32": "int32_t"}
-"""The same of indices of look-ups, which the scalar unit reads."""
+"""Element types of indices of look-ups, which the scalar unit reads -> those of CCE C."""
 
 COPIES = {
     ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),
@@ -61,7 +61,7 @@ COPIES = {
 """Source and target memory -> the instruction and its pipe."""
 
 
-PARTS = "cut the layer's extents in parts (Split in front of it, Concat behind)"
+PARTS = "cut the layer's extents in parts (Split before it, Concat after it)"
 LAYER = "a layer of smaller windows, strides, dilations or padding"
 """The remedy where a number is too large for a field: an extent's, or the layer's own."""
 
@@ -201,7 +201,7 @@ class FeatureMap:
         for pad in self.pads:
             _within("the padding of an image", pad, MAX_PAD, help=LAYER)
         value: Value = self.width + (left << 32) + (right << 40)
-        # Fields stay whole: what their parts come to, times so much, has no room in 64 bits.
+        # Each field is one value: the multiples of its terms, shifted, may exceed 64 bits.
         for field, shift in ((self.height, 16), (top, 48), (bottom, 56)):
             value = apart(field) * (1 << shift) + value
         return Command("set_fmatrix", "S", (value,))
@@ -266,7 +266,7 @@ def mask(high: Value | str, low: Value | str) -> Command:
 
 
 def mask_of(lanes: int, elements: int) -> Command:
-    """The mask of the first elements of a repeat of so many lanes."""
+    """The mask of the first ``elements`` elements of a repeat of ``lanes`` lanes."""
     whole = (1 << elements) - 1
     if lanes == 64:
         return mask("0x0ULL", f"{whole:#x}ULL")

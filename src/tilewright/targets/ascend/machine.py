@@ -54,7 +54,7 @@ MAX_MAD = 4095
 """Largest m, k or n of one ``mad``."""
 
 MAX_JUMP = 127
-"""Fractals from one of img2col's to the next."""
+"""Stride in fractals from one of img2col's to the next."""
 
 MAX_STRIDE = 63
 """Largest stride of img2col's window."""
@@ -96,7 +96,7 @@ class DaVinci:
     barrier_blocks: float
     """A ``mad`` into sums of fewer blocks needs a barrier after the one before on these sums."""
     memory: float = 0
-    """Bytes a cycle of main memory behind L2, for all cores; 0 where each has its own share."""
+    """Bytes per cycle of main memory behind L2, for all cores; 0 where each has its own share."""
     hit: float = 0
     """Bytes that one core loads of L2 in a cycle."""
     load_head: float = 0

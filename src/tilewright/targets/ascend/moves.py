@@ -39,7 +39,7 @@ ELEMENT = "element"
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of an operand: the index ``step * dim + offset`` of so many."""
+    """An axis of an operand: the index ``step * dim + offset``, out of ``extent``."""
 
     dim: str
     extent: int
@@ -71,7 +71,7 @@ class View:
         self.axes[number : number + 2] = [joined]
 
     def layout(self, width: int) -> str:
-        """The layout of an operand with these axes, of elements of so many bytes."""
+        """The layout of an operand with these axes, of elements of ``width`` bytes."""
         rank, rows = len(self.axes), 2 if self.kind == "image" else 1
         if self.kind == "rows":
             return ""
@@ -81,15 +81,15 @@ class View:
 
 
 def planes(rank: int, block: int = CUBE, rows: int = 1) -> Layout:
-    """Columns in blocks, each of which has so many axes of rows, not padded: [c / 16][h w][16]."""
+    """Columns in blocks, each of which has ``rows`` axes of rows, not padded: [c / 16][h w][16]."""
     outer = tuple(Factor(axis) for axis in range(rank - 1 - rows))
     inner = tuple(Factor(axis) for axis in range(rank - 1 - rows, rank - 1))
     return Layout(rank, (*outer, Factor(rank - 1, block), *inner, Factor(rank - 1, 1, block)))
 
 
 def as_moves(kernel: Kernel) -> Kernel:
-    """A kernel that moves elements over these dims; itself where it is none, or has none of these
-    orders."""
+    """A kernel that moves elements over these dims; the kernel itself if it moves no elements, or
+    has none of these orders."""
     anchor, out = kernel.anchor, kernel.output
     if anchor.operation not in MOVES or any(len(s.inputs) > 1 for s in kernel.stages[1:]):
         return kernel
@@ -104,7 +104,7 @@ def as_moves(kernel: Kernel) -> Kernel:
     _join(source, target)
     same = source.kind == "rows" and source.axes[-1].dim == target.axes[-1].dim
     if target.kind in ("image", "planes") and target.axes[-1].extent % CUBE and same:
-        # A copy of the one pixel would bring what lies behind its channels; a transpose adds zeros.
+        # A copy of the one pixel would bring what lies after its channels; a transpose adds zeros.
         source.axes.append(target.axes[-2])
     return _named(kernel, source, target)
 
@@ -116,7 +116,7 @@ def _outer(axes: Sequence[Axis], kept: int) -> list[Axis]:
 
 
 def _view(operand: Operand, extents: Mapping[str, int]) -> View | None:
-    """How an operand lies; None where that is in another way."""
+    """The view of an operand's axes and layout; None for one that moves do not take."""
     rank, width = len(operand.shape), operand.element_bytes
     axes: list[Axis] = []
     for access, extent in zip(operand.access, operand.shape, strict=True):
@@ -157,8 +157,8 @@ def _join(source: View, target: View) -> None:
 
 
 def _named(kernel: Kernel, source: View, target: View) -> Kernel:
-    """The kernel over the dims of these axes; itself where tiles of them are neither copied nor
-    transposed."""
+    """The kernel over the dims of these axes; the kernel as it is where its tiles are neither
+    copied nor transposed."""
     width = kernel.output.element_bytes
     blocked = [view.axes[-2].dim for view in (target, source) if view.kind != "rows"]
     names: dict[str, str] = {}

@@ -147,14 +147,15 @@ _LEFT = {"ub": EPILOGUE_BYTES}
 
 
 INTEGER_EPILOGUE_BYTES = 32_768
-"""The same after a product of integers, whose sums are dequantised in UB a part at a time."""
+"""Bytes of the epilogue after a product of integers, whose sums are dequantised in UB a part at a
+time."""
 
 TAPS = AscendOperand(apart=("kh", "kw"))
 """Images next to the cube have a row for every position, and one matrix of them for each tap."""
 
 
 def _product(width: int) -> Primitive:
-    """Matrix products of elements of so many bytes: halves, or int8 by constant weights."""
+    """Matrix products of elements of ``width`` bytes: halves, or int8 by constant weights."""
     rows, columns, depth = _cubes("n", "m"), _cubes("co"), {"ci": block_elements(width)}
     # No transposition turns blocks of int8 on the way to the cube.
     side: dict[str, Any] = {
@@ -175,8 +176,9 @@ def _product(width: int) -> Primitive:
 
 
 def _convolution(width: int) -> Primitive:
-    """Convolutions of elements of so many bytes; see ``_product``. Next to the cube they go tap by
-    tap: img2col makes a product of each. Groups are of whole blocks of channels (join-groups)."""
+    """Convolutions of elements of ``width`` bytes; see ``_product``. Next to the cube they go tap
+    by tap: img2col makes a product of each. Groups are of whole blocks of channels
+    (join-groups)."""
     depth, columns = {"ci": block_elements(width)}, _cubes("co")
     weights = convolution_weight(width)
     return _of_cube(
@@ -193,7 +195,7 @@ def _convolution(width: int) -> Primitive:
 
 
 def _depthwise(width: int) -> Primitive:
-    """Depthwise convolutions of elements of so many bytes: each block of channels by a diagonal."""
+    """Depthwise convolutions of elements of ``width`` bytes: a diagonal for each channel block."""
     block = {"c": block_elements(width)}
     channels = _cubes("c", "ow") | block
     return _of_cube(
@@ -233,7 +235,7 @@ def _of_cube(
     right: Storage,
     **others: Any,
 ) -> Primitive:
-    """A primitive of operands of so many bytes, whose results leave L0C with an epilogue in UB."""
+    """A primitive of operands of ``width`` bytes; its results leave L0C with an epilogue in UB."""
     primitive = Primitive(
         name=name,
         operations=(operation,),

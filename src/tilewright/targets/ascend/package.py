@@ -60,7 +60,7 @@ class LaunchFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     launches: tuple[Launch, ...]
     length: Length | None = None
-    """None where all sizes are known."""
+    """The free length of the program; None where all sizes are known."""
 
 
 def core_of(machine: Machine) -> DaVinci:
@@ -124,11 +124,8 @@ def _length(compilation: Compilation, outputs: dict[str, tuple[int, ...]]) -> Le
 def _lower(
     compilation: Compilation, device: Device, free: Mapping[str, frozenset[str]]
 ) -> tuple[list[tuple[str, int]], list[KernelRow]]:
-    """The steps of the network, and the launches of each kernel; ``free`` has the dims that end
-    early by the kernels' symbols.
-
-    Raises KernelError for the kernels that are refused.
-    """
+    """Lower the network: its steps, and the launches of each kernel. ``free`` has the dims that end
+    early, by the kernels' symbols."""
     network = network_of(compilation.network)
     known: dict[object, Array] = {
         op.result: compilation.weights.get(op.symbol.data)

@@ -21,7 +21,7 @@ LENGTH = variable("length")
 
 
 def at_length(value: Value, length: int) -> int:
-    """A value that depends on ``LENGTH`` alone, where it is so much."""
+    """The number that a value has at a ``length``, if it depends on ``LENGTH`` alone."""
     return int(eval(of(value).python, {LENGTH.python: length}))
 
 
@@ -82,7 +82,7 @@ class Place:
     """The element type of the pointer; "" for the home's."""
 
     def at(self, offset: Value) -> Place:
-        """The place so many bytes further on."""
+        """The place ``offset`` bytes further on."""
         return Place(self.home, offset + self.offset, self.element)
 
     @property
@@ -128,7 +128,7 @@ SCALAR, COUNTER, COUNT = "scalar", "counter", "count"
 """Commands of the scalar unit that give a name a value: for good, at first, and anew."""
 
 ASSIGNMENTS = {SCALAR: "const int64_t ", COUNTER: "int64_t ", COUNT: ""}
-"""What stands before ``name = value;`` in C."""
+"""The C before ``name = value;``, by the kind of variable."""
 
 
 def scalar(name: str, value: Value, cycles: int = 0) -> Command:
@@ -255,8 +255,8 @@ def trace(
     block: int = 0,
 ) -> list[Executed]:
     """Every execution of a block, in the order in which the scalar unit issues them; with
-    ``trips``, those of so many iterations of each loop. ``length`` is the kernel's parameter, if
-    not the longest. Refuses (``cce-length``) more than ``most``."""
+    ``trips``, those of at most ``trips`` iterations of each loop. ``length`` is the kernel's
+    parameter, if not the longest. Refuses (``cce-length``) more than ``most``."""
     return Tracer(program, trips).run(most, length, block)
 
 

@@ -73,7 +73,8 @@ def prove(
     length: int | None = None,
     block: int = 0,
 ) -> list[Problem]:
-    """The problems of one block of a program, at most so many; none if it is right.
+    """The problems of one block of a program, at most ``most`` of them; an empty list if it is
+    right.
 
     With ``trips`` loops are cut short: no proof, but it finds soon what is wrong. What nothing
     wrote is no problem then. Without ``pipes``, order within pipes is taken for granted. ``length``
@@ -94,16 +95,16 @@ def prove_trace(
     cut: bool = False,
     pipes: bool = True,
 ) -> list[Problem]:
-    """``prove`` of executions, which are all, or ``cut`` short."""
+    """The problems of a trace (``prove``), of a whole block, or of one with loops ``cut`` short."""
     return _Proof(steps, events, binary, most, cut=cut, pipes=pipes).problems
 
 
 def missing_barriers(
     program: Program, trips: int | None = None, length: int | None = None, block: int = 0
 ) -> dict[Command, bool]:
-    """The commands before which a barrier of their own pipe is missing, as they are come upon; and
-    of each whether the others might make it needless, which only loops do: where a barrier stands
-    in an iteration as well because a later one needs it."""
+    """The commands that need a barrier of their own pipe before them, in the order of the trace;
+    and for each, True if other missing barriers might make its barrier needless. Only loops do so:
+    a barrier stands in every iteration because one of them needs it."""
     steps = trace(program, trips, length=length, block=block)
     mended: dict[Command, tuple[int, int]] = {}
     _Proof(steps, 1 << 20, True, MOST, cut=True, pipes=True, mended=mended)
@@ -132,7 +133,7 @@ class _Proof:
         self.problems: list[Problem] = []
         self.known = {pipe: np.zeros(len(PIPES), np.int64) for pipe in PIPES}
         self.numbers = np.zeros(len(PIPES), np.int64)
-        # Of each step, from 1: its pipe and its number there. Step 0 is none.
+        # For each step, from 1: its pipe, and its number in the pipe. Step 0 stands for no step.
         self.pipe_of = np.zeros(len(self.steps) + 1, np.int64)
         self.number_of = np.zeros(len(self.steps) + 1, np.int64)
         self.written: dict[str, Ints] = {}

@@ -131,7 +131,7 @@ class AscendRunner(SteppedRunner):
         """Every kernel brings memories of its own."""
 
     def execute(self, kernel: KernelRow) -> None:
-        """Run the launches of a kernel, on copies of its operands with room behind."""
+        """Run the launches of a kernel, on copies of its operands with room after each."""
         op = self.operations[kernel.symbol]
         values = [strided(value, self.arenas)[0] for value in op.inputs]
         buffers: dict[tuple[str, int], NDArray[np.uint8]] = {}
@@ -190,7 +190,7 @@ class AscendRunner(SteppedRunner):
 
 
 def _extended(array: Array, axes: tuple[int, ...], length: Length) -> Array:
-    """An input as long as the program's, zeros behind its end."""
+    """An input as long as the program's, with zeros after its end."""
     missing = [length.longest - array.shape[n] if n in axes else 0 for n in range(array.ndim)]
     return np.pad(array, [(0, count) for count in missing])
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def events_of(runner: AscendRunner) -> Events:
     """Return the events of a run of the runner's last length.
 
-    Raises TilewrightError for C that is none of ours (``cce-``).
+    Raises TilewrightError (``cce-``) for C that this target did not emit.
     """
     rows, machine = runner.parts.file.kernels, runner.parts.machine
     engines = {engine.name: number for number, engine in enumerate(machine.engines)}

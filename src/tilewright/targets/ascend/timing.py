@@ -1,7 +1,7 @@
 """The times at which a kernel's commands run: pipes in order, flags, barriers, and command costs.
 
 The scalar unit issues a command a cycle. A pipe starts a command when it is issued, the one before
-has left the pipe, and the flags before it are set; the flags behind it are set when it is complete.
+has left the pipe, and the flags before it are set; the flags after it are set when it is complete.
 
 - A copy keeps its pipe as long as its bytes take at the path's rate, or its bursts at their least;
   from or to main memory it is complete a latency later, which the next copy overlaps, except on
@@ -57,7 +57,7 @@ class Timed(NamedTuple):
     command: Command
     start: float
     end: float
-    """It has left its pipe; the latency of a move is behind it."""
+    """Cycle at which the command leaves its pipe; the latency of a move comes after it."""
     main_bytes: int
 
 

@@ -43,7 +43,7 @@ OUTER = tuple(f"d{number}" for number in range(6))
 """Outer dims of elements.py, of which a tile has one index."""
 
 SUMMED = ("a0", "a1", "a2")
-"""The same of dims that are reduced."""
+"""Reduced dims of elements.py, of which a tile has one index."""
 
 _ELEMENTS = "*".join((*OUTER, "o", "e", "r", "l", "c", "w"))
 

@@ -5,7 +5,7 @@ from tilewright.targets.cambricon.machine import SMALL as _SMALL
 from tilewright.targets.cambricon.target import CambriconTarget
 
 TARGET = CambriconTarget()
-"""What the entry point ``cambricon`` names."""
+"""The target of the entry point ``cambricon``."""
 SMALL = CambriconTarget(_SMALL)
 MEDIUM = CambriconTarget(_MEDIUM)
 

@@ -37,7 +37,7 @@ class CambriconMove(MoveRecord):
     family: ClassVar[str] = "cambricon"
 
     linear: bool = False
-    """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
+    """True if a transfer is one contiguous block: a box takes as many, one after the other, as it
     has blocks, each with its latency."""
 
     def block_by_block(self) -> bool:
@@ -51,7 +51,7 @@ class CambriconPrimitive(PrimitiveRecord):
     family: ClassVar[str] = "cambricon"
 
     skip_padding: bool = False
-    """Whether positions of a window outside of the image take no time; the bounds leave them out.
+    """True if positions of a window outside of the image take no time; the bounds leave them out.
     Every window meets the image then."""
 
     def skips_padding(self) -> bool:
@@ -65,9 +65,9 @@ class CambriconOperand(StoresTiles):
     family: ClassVar[str] = "cambricon"
 
     by_tile: bool = False
-    """Whether constants lie in main memory by segment: a tile in one piece (weights.py)."""
+    """True if constants lie in main memory by segment: a tile in one piece (weights.py)."""
     waits: tuple[str, ...] = ()
-    """Of the output: dims along which sums of several tiles may wait here for the rest of their
+    """Dims of the output along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""
 
     def lies_by_tile(self) -> bool:

@@ -23,7 +23,7 @@ IMMEDIATE_BITS = 32
 REGISTERS = 1 << REGISTER_BITS
 
 Unit = Literal["scalar", "vector", "matrix", "vector_dma", "matrix_dma"]
-"""What executes an instruction; all but ``scalar`` are reached through the memory queue."""
+"""Unit that executes an instruction; the memory queue leads to all but ``scalar``."""
 
 UNITS: tuple[Unit, ...] = ("scalar", "vector", "matrix", "vector_dma", "matrix_dma")
 
@@ -40,7 +40,7 @@ class Operand:
     kind: Literal["register", "either", "immediate", "target"]
     meaning: str
     written: bool = False
-    """Whether the instruction writes this register (all others it reads)."""
+    """True if the instruction writes this register (all others it reads)."""
 
     @property
     def has_register(self) -> bool:
@@ -58,7 +58,7 @@ class Modifier(Field):
     """One field of the padding, 0 unless the text names it (``.acc``, ``.shift=7``)."""
 
     low: int = 0
-    """Its lowest bit in the word."""
+    """The field's lowest bit in the word."""
 
     @property
     def is_flag(self) -> bool:

@@ -48,9 +48,9 @@ RESULT = (WIDE, LONG, SHIFT, BARRIER)
 FIRST = (WIDE0, LONG0, LEFT0)
 SECOND = (WIDE1, LONG1, LEFT1)
 ELEMENTWISE = (*RESULT, ACC, *FIRST, *SECOND)
-"""Of an instruction on elements of two inputs."""
+"""Modifiers and operands of an instruction on elements of two inputs."""
 PRODUCT = (WIDE, ACC, SHIFT, BARRIER)
-"""Of a product of 16-bit vectors and matrices."""
+"""Modifiers of a product of 16-bit vectors and matrices."""
 
 TRANSFER_WIDE = modifier("wide", 0, 1, "elements have 32 bits")
 TRANSFER_TABLE = modifier(

@@ -21,7 +21,7 @@ from tilewright.targets.cambricon.capabilities import (
 )
 
 BANDWIDTH, LATENCY = 128.0, 100
-"""Of main memory: bytes a cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
+"""Main memory: bytes per cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
 
 QUEUE = 2
 """Instructions that wait in the memory queue."""
@@ -38,7 +38,7 @@ class Configuration:
     """A row of the thesis' table 5.3."""
 
     name: str
-    """The target's name."""
+    """The name of the target."""
     lanes: int
     """Elements that the vector unit, and rows and columns that the matrix unit take in a cycle."""
     vsm: int
@@ -57,7 +57,7 @@ SLIM = 4
 """Blocks of channels that a tile of ``slim_conv`` has at most."""
 
 MOST = 1 << 24
-"""Of an extent without a bound."""
+"""The upper limit of an extent without a bound."""
 
 TILE, ROW = 30, 8
 """Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
@@ -71,18 +71,20 @@ SUM_BYTES = 14
 """Bytes of the reserved part for each output channel: two sums, a bias and a zero."""
 
 MAXIMUM_BYTES, MEAN_BYTES = 2, 10
-"""The same of pooling: a zero; and for means a sum and two divisors beside it."""
+"""Reserved bytes per channel for pooling: a zero; and for means a sum and two divisors beside
+it."""
 
 MATRIX_MEAN_BYTES, SIDE = 8, 16
-"""The same of means in the matrix scratchpad: a sum, a divisor and a zero; and the longest side of
-their windows, each of whose pixels takes a one."""
+"""Reserved bytes per channel for means in the matrix scratchpad: a sum, a divisor and a zero; and
+the longest side of their windows, each of whose pixels takes a one."""
 
 COLUMNS_BYTES = 14
-"""The same of pooling in the matrix scratchpad: a zero, and room for least numbers and a one. That
-scratchpad has three times the part of VSM for it: for the columns of windows, three times."""
+"""Reserved bytes per channel for pooling in the matrix scratchpad: a zero, and room for least
+numbers and a one. That scratchpad has three times the part of VSM for it: for the columns of
+windows, three times."""
 
 LRN_BYTES = 19
-"""The same of the gradient of local response normalisation: squares, sums, two factors."""
+"""Reserved bytes per channel for the gradient of LRN: squares, sums, two factors."""
 
 EPILOGUE = (("add",), ("relu", "clip"), ("requantise",), ("table",))
 MAPS = ("add", "sub", "mul", "max", "min", "relu", "clip", "requantise")
@@ -415,7 +417,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
 
 
 MACHINE = machine()
-"""ACC-C as published."""
+"""The machine of ACC-C as published."""
 
 
 def lanes_of(machine: Machine) -> int:

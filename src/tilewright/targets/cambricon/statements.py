@@ -65,7 +65,7 @@ class Statement:
     """
 
     mnemonic: str = ""
-    """In capitals; without modifiers."""
+    """The mnemonic in capitals, without modifiers."""
     operands: tuple[Part, ...] = ()
     modifiers: Mapping[str, int] = field(default_factory=dict[str, int])
     label: str | None = None
@@ -123,7 +123,7 @@ def statement(
 ) -> Statement:
     """A statement in short: ``statement("MMV.acc.shift=7", R1, R2, R3, R4, R5)``.
 
-    A number is an immediate, a string a label. Raises TilewrightError for a modifier that is none.
+    A number is an immediate, a string a label. Raises TilewrightError for an unknown modifier.
     """
     mnemonic, modifiers = _split(text)
     parts = tuple(

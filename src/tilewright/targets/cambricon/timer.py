@@ -26,7 +26,8 @@ from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement, separate_arenas
 
 HONOURS: frozenset[Decision] = frozenset()
-"""Of a tile program: hardware interlocks order its accesses, and the lowering decides the rest."""
+"""Decisions of a tile program that the lowering takes over: none. Hardware interlocks order its
+accesses, and the lowering decides the rest."""
 
 
 def timer(machine: Machine, *, prefetched: bool = True) -> Timer:

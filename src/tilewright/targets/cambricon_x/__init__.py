@@ -13,6 +13,6 @@ TARGET, MEDIUM, LARGE = (
     )
     for size in CONFIGURATIONS
 )
-"""What the entry points ``cambricon-x``, ``cambricon-x-m`` and ``cambricon-x-l`` name."""
+"""The targets of the entry points ``cambricon-x``, ``cambricon-x-m`` and ``cambricon-x-l``."""
 
 __all__ = ["LARGE", "MEDIUM", "TARGET"]

@@ -96,4 +96,4 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
 
 
 MACHINE = machine()
-"""ACC-X as published."""
+"""The machine of ACC-X as published."""

@@ -13,7 +13,7 @@ from tilewright.targets.cpu.planning.blocks import PANEL
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 FEW_CHANNELS = 4
-"""Convolutions of at most so many input channels take a plain NCHW input."""
+"""The most input channels of a convolution that takes a plain NCHW input."""
 
 INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230, 8: 470}
 """Cycles to transform one vector of channels of an input tile, by the tile's extent."""
@@ -66,7 +66,7 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
 
 
 def separable(lanes: int, vectors: float) -> Primitive:
-    """A depthwise convolution and the 1x1 one behind it: scratch holds a block of the former."""
+    """A depthwise convolution and the 1x1 one after it: scratch holds a block of the former."""
     return c_function(
         "separable_conv",
         "separable_conv",

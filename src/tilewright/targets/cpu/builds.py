@@ -27,7 +27,7 @@ class Build:
 
     name: str = NATIVE
     flags: tuple[str, ...] = ("-march=native",)
-    """What GCC and Clang are told."""
+    """Options for GCC and Clang."""
     architecture: str = ""
     """Machines that run it, as the system calls them; "" for any."""
     needs: tuple[str, ...] = ()

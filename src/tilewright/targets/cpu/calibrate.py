@@ -2,9 +2,9 @@
 
 The description of a processor is otherwise nominal. Register tiles are priced by the linear form
 of swATOP's Eq. 2, fitted to measurements of each micro-kernel: K steps of the reduction on a tile
-of so many points and vectors take a K + b cycles. Sizes between two that were measured take what
-lies between. There are two micro-kernels: the one of products and convolutions, and that of blocks
-in scratch, whose inputs lie as it reads them.
+of P points and V vectors take a K + b cycles, with a and b for each P and V. Sizes between two that
+were measured take what lies between. There are two micro-kernels: the one of products and
+convolutions, and that of blocks in scratch, whose inputs lie as it reads them.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ class Calibration(BaseModel):
     tiles: tuple[Tile, ...] = Field(max_length=1000)
     """Eq. 2: vectors, points, cycles of each step of the reduction and of a call."""
     parts: tuple[Tile, ...] = Field(default=(), max_length=1000)
-    """The same of blocks in scratch; of older files, which have none, as ``tiles``."""
+    """Rows like those of ``tiles``, for blocks in scratch; empty in older files: ``tiles`` stands
+    for them."""
     block_cycles: float | None = Field(default=None, gt=0.1, lt=1e6)
-    """Of ``Processor``; older files, and processors without matrix tiles, have none."""
+    """``Processor.block_cycles``; older files, and processors without matrix tiles, have none."""
 
     def applied(self) -> Processor:
         """The processor at hand with what was measured; refuses (``cpu-calibration``) another's."""
@@ -212,12 +213,12 @@ def _tiles(
 
 
 Run = Callable[[int], float]
-"""Seconds of one of so many runs."""
+"""Function that runs a kernel a number of times and returns the seconds of one run."""
 
 
 def _in_turns(runs: Sequence[Run]) -> list[float]:
-    """The least of all in turns, so that none is measured while the processor is slower, or has
-    more company, than for the others."""
+    """The least seconds of each run. Runs take turns, so that none is measured only while the
+    processor is slower, or more loaded, than for the others."""
     repeats = [max(1, int(TURN_SECONDS / max(run(8), 1e-9))) for run in runs]
     least = [inf] * len(runs)
     for _ in range(TURNS):

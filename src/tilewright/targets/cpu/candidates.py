@@ -70,7 +70,7 @@ class Sources:
 
     lanes: int
     kernels: tuple[KernelSource | None, ...]
-    """In the order of the schedules; None for one of which no program can be made."""
+    """Kernels in the order of the schedules; None for one of which no program can be made."""
     tensors: dict[str, TensorOp]
 
     @classmethod

@@ -12,7 +12,7 @@ from tilewright.codegen.host.ports import Port
 from tilewright.graph.placement import WEIGHTS
 
 DIVIDED_BYTES, DIVIDED_ROWS = 1 << 16, 64
-"""Images of so many bytes and rows are copied by all threads, each some of the rows."""
+"""The least bytes and rows of an image that all threads copy together, each some of the rows."""
 
 
 def enter_text(ports: Sequence[Port]) -> str:

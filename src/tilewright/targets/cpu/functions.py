@@ -10,7 +10,7 @@ from tilewright.machine import Primitive, Storage
 from tilewright.targets.cpu.planning.capabilities import CpuPrimitive
 
 MOST = 1 << 30
-"""The largest extent, where none is."""
+"""The largest extent where no limit is stated."""
 
 SHORT_FLOATS = ("float16", "bfloat16")
 """Elements that widen to float32 as they are loaded into lanes, and are rounded before they are
@@ -64,7 +64,7 @@ class Kind:
     word: int = 1
     """Products that a lane adds up in one step."""
     elements: Mapping[str, tuple[str, ...]] | None = None
-    """Of operands by role; None: those of floats."""
+    """Element types of operands by role; None: those of floats."""
     own: CpuPrimitive | None = None
     """The record of products; None: it says nothing."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.numerics.operators import FUNCTIONS, Function
 
 SUPPORT = Path(__file__).parent
-"""Where they lie."""
+"""The folder of the headers."""
 
 KERNEL_HEADERS = (
     *("scalars.h", "vectors.h", "integers.h"),

@@ -20,7 +20,7 @@ class Step:
     inputs: tuple[Address | int, ...]
     attributes: Mapping[str, Any]
     result: Address
-    """Where the stage's result would lie; only the last step's is written."""
+    """Place that the stage's result would have; only the last step's is written."""
     fractions: tuple[int, ...] = ()
     """Binary points of the operands, then of the result (0 for floats)."""
     node: str = ""
@@ -142,7 +142,8 @@ class Instance:
         ]
 
     def inside(self, operand: Address) -> list[tuple[bool, bool]]:
-        """For each axis of an operand: does what tiles read begin within it, and end within it?"""
+        """For each axis of an operand, two truths: all that tiles read begins within it, and ends
+        within it."""
         whole = {
             name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
             for name, extent in self.dims.items()

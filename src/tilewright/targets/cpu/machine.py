@@ -183,7 +183,7 @@ FUSIONS = (
     Fusion(name="separable", query="depthwise -> conv[window=1, stride=1]", gain=0.85),
     Fusion(name="separable-sum", query="depthwise -> conv[window=1, stride=1] -> add", gain=0.85),
 )
-"""What may be one kernel: search with ``tilewright fuse``."""
+"""Patterns of kernels that may become one: search with ``tilewright fuse``."""
 
 
 def machine(processor: Processor | None = None) -> Machine:

@@ -22,7 +22,7 @@ TURN_SECONDS = 2e-3
 """Least length of a turn, so that reading the clock does not count."""
 
 SLOW = 1.3
-"""Candidates that take so many times as long as the best in two turns are not measured again."""
+"""Candidates that take this many times as long as the best in two turns are not measured again."""
 
 
 def measure(

@@ -31,7 +31,7 @@ class Processor(Build):
     lanes: int = 16
     """float32 lanes of one vector."""
     registers: int = 32
-    """Vector registers."""
+    """The number of vector registers."""
     vectors_per_cycle: float = 1.0
     """Multiply-adds on whole vectors in one cycle."""
     level1_bytes: int = 32 << 10
@@ -59,12 +59,12 @@ class Processor(Build):
     """Vectors, points, cycles of a step and of a call of measured register tiles (Eq. 2 of swATOP);
     empty where they follow from the rates."""
     parts: tuple[tuple[float, float, float, float], ...] = ()
-    """The same of blocks in scratch (primitives/block_products.py)."""
+    """Rows like those of ``tiles``, for blocks in scratch (primitives/block_products.py)."""
     cache_costs: CacheCosts = field(default_factory=CacheCosts)
 
 
 BLOCK_CYCLES = 48.0
-"""Of processors with AMX: a row of a tile takes a cycle, and there are three products of pieces."""
+"""``block_cycles`` with AMX: a row of a tile takes a cycle, and pieces make three products."""
 
 
 def _of(name: str, lanes: int, registers: int, vectors_per_cycle: float, **more: Any) -> Processor:
@@ -98,7 +98,7 @@ _CROSS = (
 )
 
 PROCESSORS: Mapping[str, Processor] = {cpu.name: cpu for cpu in _CROSS}
-"""What ``--cpu`` takes beside ``native``; caches are taken at their common sizes."""
+"""The processors that ``--cpu`` takes beside ``native``; caches are taken at their common sizes."""
 
 
 def processor(name: str) -> Processor:
@@ -151,17 +151,17 @@ _WIDE_COSTS = CacheCosts(
     summed=1.422,
     rewritten=3.379,
 )
-"""Of AMD's processors that execute 64-byte vectors whole (family 26, Zen 5). ``crowded`` is of
-fully connected layers. The others were fitted there to the 18 smallest convolutions that ``python
--m benchmarks swatop`` lists as developed on, and to layers of five networks, each run with weights
-that no cache holds."""
+"""Costs of AMD's processors that execute 64-byte vectors whole (family 26, Zen 5). ``crowded`` is
+of fully connected layers. The others were fitted there to the 18 smallest convolutions that
+``python -m benchmarks swatop`` lists as developed on, and to layers of five networks, each run with
+weights that no cache holds."""
 
 
 _NARROW_COSTS = CacheCosts(exposed=0.35, row_bytes=400.0)
-"""Of AMD's processors with AVX2 and without AVX-512 (families up to 25), whose second caches are of
-512 KB: weights of most products come from the last cache, and 64 bytes of a sum that goes on take
-as long as the latency of where it lies. Fitted on family 25 to products of ``python -m benchmarks
-swatop`` (``row_bytes``) and to those of BERT-base and ViT-B/16 (``exposed``)."""
+"""Costs of AMD's processors with AVX2 and without AVX-512 (families up to 25), whose second caches
+are of 512 KB: weights of most products come from the last cache, and 64 bytes of a sum that goes on
+take as long as the latency of where it lies. Fitted on family 25 to products of ``python -m
+benchmarks swatop`` (``row_bytes``) and to those of BERT-base and ViT-B/16 (``exposed``)."""
 
 
 _HALVES_COSTS = CacheCosts(
@@ -174,8 +174,8 @@ _HALVES_COSTS = CacheCosts(
     written=4.2,
     returned=9.2,
 )
-"""Of AMD's processors that execute 64-byte vectors as halves (family 25, Zen 4): 64 bytes of a sum
-that goes on take as long as the latency of where it lies. Fitted there to the 80 products of
+"""Costs of AMD's processors that execute 64-byte vectors as halves (family 25, Zen 4): 64 bytes of
+a sum that goes on take as long as the latency of where it lies. Fitted there to the 80 products of
 ``python -m benchmarks swatop`` that are developed on, beside ``exposed`` from 0.05 to 0.35, which
 stays as it is. The prices of blocks of tiles are fitted to its 40 convolutions that are."""
 
@@ -212,7 +212,7 @@ def processor_of(cpuinfo: str) -> Processor:
 
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-"""Where Linux describes the caches of a core."""
+"""The folder in which Linux describes the caches of a core."""
 
 _LAST = 3
 """Level of the cache before main memory."""
@@ -248,7 +248,7 @@ def cache_sizes(folder: Path) -> dict[int, int]:
 
 
 _TILE_MACRO = "__AMX_BF16__"
-"""What a compiler defines that builds for matrix tiles (pieces.h)."""
+"""The macro that a compiler defines when it builds for matrix tiles (pieces.h)."""
 
 
 @cache

@@ -28,9 +28,10 @@ class Step:
     function: str
     arguments: tuple[str, ...]
     shared: bool = False
-    """Whether threads share it: the function takes ``part`` and ``parts``."""
+    """True if threads share it: the function takes ``part`` and ``parts``."""
     scratch_bytes: int = 0
-    """Of its scratch, which no two threads may share; 0 if it has none or one thread runs it."""
+    """Bytes of its scratch, which no two threads may share; 0 if it has none or one thread runs
+    it."""
     body: tuple[Step, ...] = ()
     """The steps of a loop's body."""
 

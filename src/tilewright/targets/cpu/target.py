@@ -55,7 +55,7 @@ class CpuTarget(Target):
     description = "readable C for the processor at hand, built by the system's compiler"
     elements = ("float32",)
     honours = frozenset({Decision.ORDER})
-    """Its tiles lie in main memory, behind caches: there is no buffer to place."""
+    """Order of loops alone: tiles lie in main memory, behind caches, so no buffer has a place."""
     implements = frozenset(
         {
             *(Capability.CORES, Capability.MEMORY_GROWTH),

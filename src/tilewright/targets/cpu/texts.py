@@ -17,13 +17,13 @@ from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.steps import Step, cases, meetings, scratch_bytes, unnamed
 
 VERSION = "1.0"
-"""Of the interface of packages, as pkg-config and CMake are told."""
+"""The version of the interface of packages, as pkg-config and CMake are told."""
 
 SYSTEM_FLAGS = ("-fPIC", "-pthread")
 """Flags that ask for shared libraries and threads, which packages for no system do without."""
 
 Values = Mapping[str, object]
-"""By the names in templates."""
+"""Values by the names in templates."""
 
 
 def text(template: str, values: Values) -> str:

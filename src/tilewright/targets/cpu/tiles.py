@@ -12,11 +12,11 @@ import sys
 from functools import cache
 
 TILE_FLAGS = ("amx_tile", "amx_bf16")
-"""What /proc/cpuinfo lists of processors with tiles that multiply bfloat16."""
+"""Flags in /proc/cpuinfo of processors with tiles that multiply bfloat16."""
 
 _ARCH_PRCTL = 158
 _SUPPORTED, _REQUEST = 0x1021, 0x1023
-"""ARCH_GET_XCOMP_SUPP and ARCH_REQ_XCOMP_PERM."""
+"""Requests of arch_prctl: ARCH_GET_XCOMP_SUPP and ARCH_REQ_XCOMP_PERM."""
 TILE_DATA = 18
 """XFEATURE_XTILEDATA: a number of a feature, and of its bit."""
 

@@ -208,7 +208,7 @@ class _Walk:
     def divide(self, op: LoopOp, name: str, each: Extent, dims: Mapping[str, Extent]) -> None:
         """The outermost loop over the shared dim: every core takes a run of its iterations.
 
-        The tile at the edge, a loop of its own behind this one, counts as one more iteration. It
+        The tile at the edge, a loop of its own after this one, counts as one more iteration. It
         is the last core's, which has one before it where cores fill scratch at their first.
         """
         lower, step, trips = op.lower.value.data, each.size, len(each.starts)

@@ -14,7 +14,7 @@ class DpuMachine(MachineRecord):
     family: ClassVar[str] = "dpu"
 
     rounding: Rounding = Rounding()
-    """What it computes otherwise than exactly with one rounding."""
+    """The operations that the core does not compute exactly with one rounding."""
 
     def rounding_rules(self) -> Rounding:
         """Return ``rounding``: the core's deviations from exact results rounded once."""

@@ -58,13 +58,13 @@ class Core:
     in_flight: int = 4
     """LOADs, or SAVEs, whose latencies overlap."""
     queue: int = 16
-    """Instructions that wait or run in an engine at a time."""
+    """The most instructions that wait or run in an engine at a time."""
     issue_cycles: int = 1
     """Cycles to dispatch an instruction."""
 
     @property
     def macs(self) -> int:
-        """Products of a cycle."""
+        """The number of products per cycle."""
         return self.rows * self.channels * self.channels
 
     @cached_property

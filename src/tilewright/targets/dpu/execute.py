@@ -24,7 +24,7 @@ Bytes = NDArray[np.int8]
 
 @dataclass
 class State:
-    """Banks of a core and the memories behind its base registers."""
+    """Banks of a core and the memories that its base registers point to."""
 
     core: Core
     registers: Mapping[int, Bytes]
@@ -188,7 +188,8 @@ def _depthwise(state: State, operation: Operation, touched: Footprint) -> None:
 
 
 def signed_shift(stored: int) -> int:
-    """A left shift below 8; from 8 upwards a right shift by what is above 8, as a negative one."""
+    """Decode a shift: below 8 to the left; from 8 on to the right by the value less 8, given as
+    negative."""
     return stored if stored < 8 else 8 - stored
 
 

@@ -19,7 +19,7 @@ SUMS = ("none", "relu", "leaky", "relu6")
 
 MOST_SHIFT_BIAS = 20
 MOST_STRIDE = 8
-"""Of a convolution, in both directions."""
+"""The largest stride of a convolution, in both directions."""
 
 CONSTANT = 7
 """``broadcast`` of a LOAD that fills with a constant."""
@@ -27,7 +27,7 @@ CONSTANT = 7
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes behind a base register: ``count`` runs of ``run`` bytes, ``stride`` apart."""
+    """Bytes addressed from a base register: ``count`` runs of ``run`` bytes, ``stride`` apart."""
 
     register: int
     address: int
@@ -42,7 +42,7 @@ class Span:
 
 
 NONE: Rows = np.zeros(0, np.int64)
-"""No bank rows."""
+"""An empty set of bank rows."""
 
 
 def _none() -> Rows:
@@ -62,7 +62,7 @@ class Footprint:
     weights: Rows = field(default_factory=_none)
     bias: Rows = field(default_factory=_none)
     operands: tuple[Rows, ...] = ()
-    """Of an ELEW, or what a SAVE reads."""
+    """The operands of an ELEW, or the rows that a SAVE reads."""
     loads: Span | None = None
     stores: Span | None = None
 

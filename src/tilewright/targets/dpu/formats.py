@@ -47,7 +47,7 @@ MEANINGS = {
     "channel_offset": "channels at the end that count as 0",
     "const_en": "1: write const_value",
     "const_value": "a byte",
-    "ddr_addr": "byte behind the base register",
+    "ddr_addr": "byte from the base register on",
     "downsample_kernel_h": "not executed",
     "downsample_kernel_w": "not executed",
     "elew_type": "what is done to the operands",
@@ -90,12 +90,12 @@ MEANINGS = {
     "stride_w": "pixels from window to window",
     "valid_pixel_parallel": "rows of results",
 }
-"""What fields mean, the same in all instructions that have them."""
+"""The meaning of fields, the same in all instructions that have them."""
 
 OPCODE = Field("opcode", 4, "which instruction")
 
 OPCODE_LOW = 28
-"""Its lowest bit in the first word."""
+"""The field's lowest bit in the first word."""
 
 
 @dataclass(frozen=True)

@@ -21,25 +21,25 @@ from tilewright.targets.dpu.formats import (
 )
 
 _LOAD = (
-    "Copies `length` runs of `channel` bytes: run i from byte ddr_addr + i*jump_read behind "
-    "base register reg_id to row bank_addr + i*jump_write of one bank, on into the rows behind "
+    "Copies `length` runs of `channel` bytes: run i from byte ddr_addr + i*jump_read relative to "
+    "base register reg_id to row bank_addr + i*jump_write of one bank, on into the rows after "
     "it. Where channel >= jump_read and channel <= 2*icp, runs overlap (channel augmentation): "
     "bytes that lie in the first pad_start of the first run, or in the last pad_end of run "
     "length - pad_idx, are 0 in every run."
 )
 _SAVE = (
     "Copies `length` runs of `channel` bytes: run i from row bank_addr + i*jump_read of one "
-    "bank to byte ddr_addr + i*jump_write behind base register reg_id."
+    "bank to byte ddr_addr + i*jump_write relative to base register reg_id."
 )
 _CONV = (
     "Convolves valid_pixel_parallel rows of length pixels and channel_group groups of channels "
     "to one group of output channels: requantise(sum, bias, shift_bias, shift_cut, act_type). "
     "Row r of the window, padding included, lies in bank floor((stride_offset_in + r) / "
-    "stride_h) behind bank_id_in, round and round the group, each round at its own address "
+    "stride_h) after bank_id_in, round and round the group, each round at its own address "
     "bank_addr_in, _1, _2, _3; rows of one bank are jump_read_endl apart, pixels jump_read. "
     "pad_left and pad_top count; pad_right and pad_bottom hold kernel - 1 - count. The last "
     "channel_offset channels are 0. Weights of output channel j lie in weight bank j, "
-    "[kernel_h, kernel_w, channel_group]. Results go likewise behind bank_id_out, by "
+    "[kernel_h, kernel_w, channel_group]. Results go likewise to the banks after bank_id_out, by "
     "stride_out, stride_offset_out, jump_write, jump_write_endl."
 )
 
@@ -51,7 +51,7 @@ _CONVINIT = instruction(
     jump_write:10+1 stride_offset_in:3 valid_pixel_parallel:3+1 -:8 kernel_h:4+1 stride_h:4+1
     jump_write_endl:10+1 stride_offset_out:3 -:11 kernel_w:4+1 stride_w:4+1
     """,
-    "Sets what the CONVs behind it have in common.", sets="conv",
+    "Sets what the CONVs after it have in common.", sets="conv",
     choices={"act_type": ACTIVATIONS},
 )  # fmt: skip
 _CONVOLVE = instruction(
@@ -72,7 +72,7 @@ _POOLINIT = instruction(
     pool_type:2 stride_h:3+1 stride_w:3+1 stride_offset_in:3 valid_pixel_parallel:3+1 \
 stride_offset_out:3 stride_out:4+1 jump_write:10+1 -:1
     """,
-    "Sets what the POOLs behind it have in common.", sets="pool",
+    "Sets what the POOLs after it have in common.", sets="pool",
     choices={"pool_type": POOLS},
 )  # fmt: skip
 _POOL = instruction(
@@ -96,7 +96,7 @@ _DWINIT = instruction(
 valid_pixel_parallel:3+1 stride_offset_in:3
     shift_cut:6 shift_bias:6 stride_offset_out:3 stride_out:4+1 jump_write:10+1 -:3
     """,
-    "Sets what the DWCONVs behind it have in common.", sets="dwconv",
+    "Sets what the DWCONVs after it have in common.", sets="dwconv",
 )  # fmt: skip
 _DWCONV = instruction(
     "dwconv", 0xA, "misc",
@@ -120,7 +120,7 @@ _ELEW = instruction(
     jump_write:12+1 shift_write:5 channel_group:8+1 -:7
     """,
     "Adds the operands of the last num ELEWINITs, or multiplies two. Row k of an operand lies in "
-    "bank k behind its own, jump_read_endl further where the group wraps. Each operand keeps two "
+    "bank k after its own, jump_read_endl further where the group wraps. Each operand keeps two "
     "guard bits: floor(x * 4 / 2**shift_read). The result is times 2**shift_write, or divided by "
     "2**(shift_write - 8) from 8 upwards.",
     "length * channel_group * num",
@@ -165,7 +165,7 @@ REVISION_0 = InstructionSet(
         _ELEW, _END,
     ),
 )  # fmt: skip
-"""DPUCZDX8G_ISA0."""
+"""The instruction set DPUCZDX8G_ISA0."""
 
 REVISION_1 = InstructionSet(
     "DPUCZDX8G, revision 1", OPCODE, OPCODE_LOW,
@@ -213,7 +213,7 @@ REVISION_1 = InstructionSet(
             jump_read_endl:13+1 jump_read:10+1 multi_factor:8 -:1
             jump_write_endl:13+1 jump_write:10+1 jump_read_weights:9
             """,
-            "Sets what the ALUs behind it have in common.", sets="alu",
+            "Sets what the ALUs after it have in common.", sets="alu",
             choices={"exec_mode": ALU_MODES, "act_type": ACTIVATIONS},
         ),
         instruction(
@@ -233,6 +233,6 @@ REVISION_1 = InstructionSet(
         _END,
     ),
 )  # fmt: skip
-"""DPUCZDX8G_ISA1."""
+"""The instruction set DPUCZDX8G_ISA1."""
 
 REVISIONS = (REVISION_0, REVISION_1)

@@ -55,7 +55,7 @@ FEW = "conv-few"
 """The primitive of convolutions of few input channels: channel augmentation."""
 
 FEW_CHANNELS = 3
-"""Input channels that it takes at most."""
+"""The most input channels of these convolutions."""
 
 ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Maps that instructions apply to sums; ``clip`` as ReLU6."""

@@ -20,12 +20,12 @@ class Operation:
     """One instruction of a program, ready to be executed."""
 
     number: int
-    """In the program, from 0."""
+    """Number of the instruction in the program, from 0."""
     instruction: CoreInstruction
     fields: Mapping[str, int]
-    """Its own, and those of the INIT before it."""
+    """Values of the instruction's own fields, and of those of the INIT before it."""
     place: tuple[Group[CoreInstruction], int]
-    """Its group in the decoded program, and its number there."""
+    """The group in the decoded program, and the number of the instruction in it."""
     operands: tuple[Mapping[str, int], ...] = ()
     """Fields of the ELEWINITs of an ELEW."""
 

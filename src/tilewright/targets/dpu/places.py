@@ -13,7 +13,7 @@ from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.operations import Operation
 
 Rows = NDArray[np.int64]
-"""Numbers of bank rows."""
+"""The type of arrays of bank row numbers."""
 
 BASES = ("bank_addr_in", "bank_addr_in_1", "bank_addr_in_2", "bank_addr_in_3")
 
@@ -26,17 +26,18 @@ def image(bank: Rows, address: Rows, width: int, jump: int, groups: int) -> Rows
 
 
 def map_group(core: Core, operation: Operation, bank: int) -> BankGroup:
-    """The group of a bank that holds feature maps; refuses another."""
+    """The group of a bank that holds feature maps; refuses a bank of another kind."""
     if bank < core.banks and core.group_of_bank[bank].kind == "map":
         return core.group_of_bank[bank]
     raise operation.refuse(
-        f"bank {bank} is none for feature maps", f"0 to {core.groups * core.rows - 1}"
+        f"bank {bank} does not hold feature maps", f"0 to {core.groups * core.rows - 1}"
     )
 
 
 def window(core: Core, operation: Operation) -> tuple[Rows, tuple[slice, slice]]:
-    """[rows, width, groups]: the window that an operation reads, padding included; and which rows
-    and columns of it are none. Fields have for the padding of the far side kernel - 1 - count."""
+    """[rows, width, groups]: the window that an operation reads, padding included; and the slices
+    of its rows and columns that lie in the image. Fields have for the padding of the far side
+    kernel - 1 - count."""
     fields = operation.fields
     height = (fields["valid_pixel_parallel"] - 1) * fields["stride_h"] + fields["kernel_h"]
     width = (fields["length"] - 1) * fields["stride_w"] + fields["kernel_w"]

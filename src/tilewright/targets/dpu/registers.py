@@ -1,4 +1,4 @@
-"""Base registers of compiled programs: which region of main memory lies behind each."""
+"""Base registers of compiled programs: which region of main memory each of them addresses."""
 
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 
@@ -6,7 +6,7 @@ BIASES = "biases"
 """The image of biases as bytes (lowering/network.py)."""
 
 GUARD = 64
-"""Bytes in front of the activations, and behind them, that LOADs of rows with padding may reach.
+"""Bytes before the activations, and after them, that LOADs of rows with padding may reach.
 
 What they read there is not used.
 """

@@ -1,4 +1,4 @@
-"""A network's programs, one behind the other in one file: decoded, timed and checked as a whole.
+"""A network's programs, one after another in one file: decoded, timed and checked as a whole.
 
 Each program ends with END, and the host runs between two of them: all of the second waits for all
 of the first.

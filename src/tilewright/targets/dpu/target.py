@@ -92,7 +92,7 @@ class CoreTarget(WordTarget):
         return CoreRunner(self.core, *read_package(directory, self.core))
 
     def takes_loops(self, machine: Machine) -> bool:
-        """The host runs the rounds."""
+        """Return True: the host runs the rounds of loops."""
         del machine
         return True
 

@@ -33,7 +33,7 @@ from tilewright.targets.dpu.places import Rows
 from tilewright.targets.dpu.tokens import match
 
 REGISTER_STEP = 1 << 30
-"""Distance of base registers in the addresses of main memory: what lies behind two of them is
+"""Distance of base registers in the addresses of main memory: what two of them address is
 taken to be apart."""
 
 
@@ -111,7 +111,7 @@ def timed_commands(
 
 
 def time_program(core: Core, operations: Sequence[Operation]) -> Timeline:
-    """When everything happens; raises TilewrightError (``program-deadlock``)."""
+    """Timeline of a program; raises TilewrightError (``program-deadlock``)."""
     return simulate(
         commands_of(core, operations), machine_of(core), label=lambda i: operations[i].text
     )

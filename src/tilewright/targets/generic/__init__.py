@@ -3,6 +3,6 @@
 from tilewright.targets.generic.target import GenericTarget
 
 TARGET = GenericTarget()
-"""What the entry point names."""
+"""The target of the entry point ``generic``."""
 
 __all__ = ["TARGET", "GenericTarget"]

@@ -1,6 +1,6 @@
 """Rows that turn in a circular buffer: an operand's rows lie at places 0 to ``circle`` - 1.
 
-``turn`` is the place of the operand's first row; behind the last place comes the first one. With
+``turn`` is the place of the operand's first row; after the last place comes the first one. With
 ``circle`` 0 the rows follow one another, as those of every other buffer do.
 """
 
@@ -77,7 +77,7 @@ def result_views(
 def circle_touches(
     columns: Columns, role: str, box: Touch, rows: int, first: Column | int = 0
 ) -> list[Touch]:
-    """A box as it lies where rows turn: its rows up to the last place, and those from place 0.
+    """A box in a circular buffer: its rows up to the last place, and those from place 0.
 
     ``rows`` is the axis of rows, ``first`` the row at which the box begins.
     """

@@ -18,7 +18,7 @@ from tilewright.targets.generic.memories import Memories
 from tilewright.targets.generic.operands import Values, element_dtype, memory_of
 
 Part = Move | Primitive
-"""What of a machine an instruction stands for."""
+"""The part of a machine that an instruction stands for."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Family(ABC):
 
     name: str
     summary: str
-    """One sentence."""
+    """The family's purpose, in one sentence."""
     text: str
     """The meaning, for the manual (markdown)."""
     operations: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Family(ABC):
 
     @abstractmethod
     def fields(self, machine: Machine, part: Any) -> tuple[Field, ...]:
-        """The fields behind opcode and waits, for one move or primitive of a machine."""
+        """The fields after opcode and waits, for one move or primitive of a machine."""
 
     @abstractmethod
     def execute(self, unit: Unit, part: Any, values: Values) -> None:

@@ -41,12 +41,12 @@ class Function:
     fixed_parameters: tuple[str, ...] = ()
     float_parameters: tuple[str, ...] = ()
     table: bool = False
-    """On fixed point, interpolated in a table."""
+    """True if fixed point interpolates it in a table."""
     on_fixed: bool = True
     integer_parameters: tuple[str, ...] = ()
     """Attributes of an affine map: factors and scales are floats, the others integers."""
     scaled: bool = False
-    """Whether its second operand is a factor, in float32."""
+    """True if its second operand is a factor, in float32."""
 
     def parameters(self, kind: Kind) -> tuple[str, ...]:
         """Return the meanings of the used fields of ``LETTERS`` on elements of a kind."""
@@ -128,7 +128,7 @@ MOVING = ("transpose", "convert_layout")
 """The functions that exchange axes, and leave elements as they are."""
 
 STEPS = tuple(name for name in FUNCTIONS if name not in MOVING)
-"""The functions that may be steps behind an instruction's own: they leave elements in place."""
+"""The functions that may follow an instruction's own operation: they leave elements in place."""
 
 
 def wrap32(values: NDArray[Any]) -> NDArray[Any]:

@@ -36,7 +36,7 @@ class Instruction(words.Instruction):
 
     family: Family
     engine: int
-    """Index into ``machine.engines``."""
+    """Index of the engine in ``machine.engines``."""
     move: Move | None = None
     primitive: Primitive | None = None
     operations: tuple[str, ...] = ()

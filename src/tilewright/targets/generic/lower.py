@@ -48,7 +48,7 @@ class Lowering:
     """The arenas whose bytes are known: the weights, of which compressed ones are read."""
     kernels: list[list[Part]] = field(default_factory=list[list[Part]])
     symbols: list[str] = field(default_factory=list[str])
-    """The kernels' symbols."""
+    """The symbols of the kernels."""
     signalled: dict[int, int] = field(default_factory=dict[int, int])
     """Per reply word, what it has counted at the end of the kernels so far."""
 
@@ -134,7 +134,7 @@ class KernelLowering(Commands):
     def _signalled(
         self, loads: list[Part], lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]
     ) -> list[Part]:
-        """The kernel behind a barrier, in order by its own signals."""
+        """The kernel after a barrier, in order by its own signals."""
         carried = Carried(self, self.whole.signalled)
         barrier = self.whole.instructions.by_mnemonic["barrier"]
         parts = [Part(barrier, {}, np.full(1, FIRST - 1, np.int64))] if self.whole.kernels else []
@@ -234,7 +234,7 @@ class KernelLowering(Commands):
         return uses
 
     def _slot_uses(self, buffer: BufferOp, op: Command, *, write: bool) -> list[Use]:
-        """Which executions use which slot of a buffer."""
+        """The accesses of each slot of a buffer, with the executions that make them."""
         place = self.place(buffer)
         slot = self.order.visit(buffer, op) % buffer.places
         return [

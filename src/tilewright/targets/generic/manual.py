@@ -18,7 +18,7 @@ _ORDER = {
     "them once it is done (`put`); all tokens of an ordered pair of engines are alike.",
     "none": "One word runs at a time.",
 }
-"""How engines wait for one another, by the machine's style."""
+"""The way in which engines wait for one another, by the machine's style."""
 
 
 def manual(instructions: InstructionSet) -> str:

@@ -42,8 +42,8 @@ CODES = tuple(ELEMENTS)
 
 
 def elements_of(machine: Machine, part: Primitive, role: str) -> tuple[str, ...]:
-    """The element types of an operand that a field chooses from; none where a flag does for the
-    machine's two, or where there is one."""
+    """The element types of an operand among which a field chooses. Empty if there is one type, or
+    only the machine's two, which a flag tells apart."""
     storage = part.operands.get(role)
     listed = () if storage is None else storage.elements
     return listed if set(listed) - {machine.element, machine.accumulator} else ()

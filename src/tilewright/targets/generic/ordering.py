@@ -1,7 +1,7 @@
 """The order of engines in programs of machines with flags, reply words or tokens.
 
-Programs say it by signals and waits (families/ordering.py); timing and the check of races know
-counts of commands. What goes with what is found here, from the words alone.
+Programs order engines by signals and waits (families/ordering.py); timing and the race check use
+counts of commands. This module pairs each wait with its signal, from the instruction words alone.
 """
 
 from __future__ import annotations

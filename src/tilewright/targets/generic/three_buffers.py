@@ -16,7 +16,7 @@ ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Map operations that the pipeline applies to accumulators."""
 
 EPILOGUE = (("add",), ACTIVATIONS, ("requantise",), ("table",))
-"""What follows the accumulation: the residual, an activation, back to 16 bits, a table."""
+"""Stages after the accumulation: the residual, an activation, back to 16 bits, a table."""
 
 VECTOR = (*("add", "sub", "mul", "max", "min"), *("neg", "abs", "requantise"))
 """Functions of one or two operands that the vector unit computes beside the above."""
@@ -31,7 +31,7 @@ TABLE_BYTES = 16384
 """Memory of the function tables (sigmoid, tanh, powers of LRN, exponential of softmax)."""
 
 BANDWIDTH, LATENCY = 128.0, 100
-"""Of main memory: bytes a cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
+"""Main memory: bytes per cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
 
 NBIN, NBOUT, SB = (Storage(memory=name) for name in ("nbin", "nbout", "sb"))
 MAPS = {"input": NBIN, "residual": NBOUT, "output": NBOUT}
@@ -59,11 +59,11 @@ class Configuration:
     """A row of the DLIR thesis' table 5.3: the sizes in which one machine is built."""
 
     name: str
-    """The target's name."""
+    """The name of the target."""
     side: int
     """Channels, or rows and columns of a map, that the machine processes at once."""
     nbin: int
-    """Bytes."""
+    """Bytes of the buffer NBin; then those of NBout and SB."""
     nbout: int
     sb: int
 

@@ -13,6 +13,6 @@ SMALL, TARGET, LARGE = (
     )
     for size in CONFIGURATIONS
 )
-"""What the entry points ``shidiannao``, ``shidiannao-s`` and ``shidiannao-l`` name."""
+"""The targets of the entry points ``shidiannao-s``, ``shidiannao`` and ``shidiannao-l``."""
 
 __all__ = ["LARGE", "SMALL", "TARGET"]

@@ -125,4 +125,4 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
 
 
 MACHINE = machine()
-"""ACC-S as published."""
+"""The machine of ACC-S as published."""

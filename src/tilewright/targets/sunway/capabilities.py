@@ -46,7 +46,7 @@ class SunwayPrimitive(DividesUnlike):
     family: ClassVar[str] = "sunway"
 
     turns: bool = False
-    """Whether the CPEs multiply together, each in turn sending its tiles by register communication
+    """True if the CPEs multiply together, each in turn sending its tiles by register communication
     (gemm/turns.py)."""
 
     def in_turns(self) -> bool:

@@ -12,7 +12,7 @@ What public sources leave open, by name:
     (``swgemm_half``, ``swcandle_half``). Data are taken to be spread over the four memories, so
     that three quarters of the bytes are another's.
 ``spawn_cycles``
-    The 15,000 of one core group, and ``JOIN_CYCLES`` in which the four MPEs meet behind a layer.
+    The 15,000 of one core group, and ``JOIN_CYCLES`` in which the four MPEs meet after a layer.
 
 Plans begin with the plan for one core group. A layer is cut further along its batch, output
 channels or rows, whichever is predicted to take least; where none gains, or the first plan has no
@@ -42,7 +42,7 @@ from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
 
 GROUPS = 4
 JOIN_CYCLES = 3_000
-"""For the MPEs of all core groups to meet, 2 us: an estimate."""
+"""Cycles for the MPEs of all core groups to meet, 2 us: an estimate."""
 
 HALF = 1 / (1 / GROUPS + (GROUPS - 1) / GROUPS * 2)
 """Part of the rate where three quarters of the bytes come at half of it."""

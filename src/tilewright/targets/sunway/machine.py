@@ -41,17 +41,18 @@ CPES = 64
 LDM_BYTES = 64 << 10
 STACK_BYTES = 8 << 10
 MAIN_BYTES = 8 << 30
-"""Of a core group's memory."""
+"""Bytes of a core group's memory."""
 CLOCK_HZ = 1.45e9
 PEAK_RATE = 34.1
 """GB/s of one core group's main memory."""
 ISSUE_CYCLES = 25
-"""Of a DMA command."""
+"""Cycles to issue a DMA command."""
 LONE_SECONDS = 1.099e-6
-"""Of a DMA command of 8 bytes while 64 CPEs do the same: 2,000 gets and 2,000 puts in turns take
-4.397 ms (swCandle, PE_CONT)."""
+"""Seconds of a DMA command of 8 bytes while 64 CPEs do the same: 2,000 gets and 2,000 puts in turns
+take 4.397 ms (swCandle, PE_CONT)."""
 TRANSACTION_BYTES, DMA_RATE = 128, 22.6
-"""Of main memory; and GB/s of DMA in swATOP (section 2), which Eq. 1 divides among the CPEs."""
+"""Bytes of a transaction of main memory; and GB/s of DMA in swATOP (section 2), which Eq. 1 divides
+among the CPEs."""
 LATENCY = (
     round((LONE_SECONDS - TRANSACTION_BYTES * CPES / (DMA_RATE * 1e9)) * CLOCK_HZ) - ISSUE_CYCLES
 )
@@ -108,7 +109,7 @@ PANELS = (
     "((co//16)*(ceil(m*n/4)*(16*ci+63*ceil(ci/64))+where(ci%4>0,96*ci,72*ceil(ci/4)))"
     f"+ceil(m*n/4)*ceil(co%16/4)*{_DOTS})"
 )
-"""The same by ``gemm_by_panels`` as far as there are 16 columns: steps and blocks of gemm/panel.py
+"""Cycles by ``gemm_by_panels`` as far as there are 16 columns: steps and blocks of gemm/panel.py
 with 25 cycles for pointers and choices, and panels that are turned."""
 
 MATMUL = f"b0*b1*where(ceil(m*n/4)*(ci+540)>18*ci,{PANELS},{DOTS})"
@@ -124,8 +125,8 @@ one of columns, of two multiply-adds in the mean, and lies in LDM between them: 
 busier pipeline with its share of the indices; loops over tiles take 30 more."""
 
 TRANSFORM_BACK = "n*c*th*tw*(5*p+10*r*s+30)"
-"""The same of products, which are read where they lie; elements of the result are taken one by one
-through the rest of the chain."""
+"""Cycles of a tile of products that are transformed back, and read where they lie; elements of the
+result are taken one by one through the rest of the chain."""
 
 WINDOWS = "n*c*kh*kw*oh*(2*ow+24)"
 """Cycles of a tile of windows that are written side by side: an element is loaded and stored by
@@ -235,7 +236,8 @@ CHAINS = (
     *("conv -> pool", "conv -> conv", "depthwise -> conv", "conv -> depthwise"),
     "product -> softmax -> product",
 )
-"""Kernels that a CPE computes tile by tile as one: what the first makes stays in its LDM."""
+"""Chains of kernels that a CPE computes tile by tile as one: the intermediate tile stays in its
+LDM."""
 
 CHAIN_GAIN = 0.9
 """Part of the predicted cycles apart that a chain must stay below: predictions of chains are up to
@@ -281,4 +283,4 @@ MACHINE = Machine(
     synchronisation=Synchronisation(style="replies", ids=MAX_WORDS, issuer="cpe"),
     layouts={"activation": "NCHW", "weight": "OIHW"},
 )
-"""One core group."""
+"""The machine of one core group."""

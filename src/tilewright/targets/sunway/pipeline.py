@@ -58,7 +58,7 @@ class Latencies:
     """Not known; 1 is what vectors of integers take."""
     load: int = 4
     receive: int = 1
-    """From the bus's buffer to the register, where the vector has arrived."""
+    """Cycles from the bus's buffer to the register, where the vector has arrived."""
     store: int = 1
     integer: int = 1
 
@@ -81,7 +81,7 @@ class Instruction:
 
     @property
     def unit(self) -> Unit:
-        """The pipeline that takes it."""
+        """The pipeline that issues the instruction: P0, P1, or either of the two."""
         return UNITS[self.name][0]
 
 

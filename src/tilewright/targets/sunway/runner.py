@@ -47,7 +47,7 @@ from tilewright.targets.sunway.emit.package import (
 from tilewright.targets.sunway.mesh import MESH
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
-"""How programs are built where nothing else is asked."""
+"""Compiler flags of programs where no others are asked for."""
 
 TIMEOUT_SECONDS = 3600
 
@@ -69,9 +69,9 @@ class SunwayRunner(Runner):
         self.order = ""
         """A seed for the order in which CPEs run; "" is that of their numbers."""
         self.program: Path | None = None
-        """What the compiler made of it, once it is there."""
+        """The program that the compiler made, once it is there."""
         self.counting: Path | None = None
-        """The same with what each tile takes in it."""
+        """The program with the cycles of each tile's code in it."""
 
     def prepare(self) -> None:
         """Build the program from its C, if that is not done yet."""
@@ -156,7 +156,7 @@ class SunwayRunner(Runner):
             raise refuse("sunway-shim", said, str(self.manifest["name"]))
 
     def _show(self, folder: Path, inputs: Mapping[str, Array], watch: Watch) -> None:
-        """Give the arenas as they were behind each layer."""
+        """Give the arenas as they were after each layer."""
         weights = read_weights(self.directory / WEIGHTS_FILE, self.manifest["weight_bytes"])
         arenas = {WEIGHTS: weights, ACTIVATIONS: arena(self.manifest["activation_bytes"])}
         for port in self._inputs:

@@ -66,7 +66,7 @@ class SunwayTarget(Target):
                 yield asked
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
-        """Refuse what no core group is: more than 64 CPEs, more than 64 KB of LDM."""
+        """Refuse a machine that no core group is: more than 64 CPEs, or more than 64 KB of LDM."""
         super().check_machine(machine, source)
         names = {memory.name for memory in machine.memories}
         if names != {machine.main, "ldm"}:
@@ -99,13 +99,14 @@ class SunwayTarget(Target):
 
 
 class ChipTarget(SunwayTarget):
-    """C for all four core groups: a thread of the MPEs for each, which meet behind every layer."""
+    """C for all four core groups: a thread of the MPEs for each, which meet after every layer."""
 
     name = "sunway-chip"
     description = "athread C for the four core groups of SW26010, run on the host through a shim"
 
     def mesh(self) -> None:
-        """None that plans may use: CPEs of different core groups exchange no registers."""
+        """Return None, the mesh that plans may use: CPEs of different core groups exchange no
+        registers."""
 
     def machine(self) -> Machine:
         """All four core groups."""

@@ -48,7 +48,7 @@ class TextOperation(TileOperation):
     TEXT: ClassVar[str] = ""
 
     def print_own(self, printer: Printer) -> None:
-        """Print what stands for ``...``."""
+        """Print the part of the operation that ``...`` stands for in its syntax."""
 
     @classmethod
     def parse_own(cls, parser: PlainParser, found: syntax.Found) -> None:

@@ -63,7 +63,7 @@ class EventOp(TextOperation):
 
 @irdl_op_definition
 class SignalOp(EventOp):
-    """Given to the first engine: once all that it was given before is done, the id is signalled."""
+    """A command of the first engine: once all commands before it are done, the id is signalled."""
 
     name = "tile.signal"
     of = opt_operand_def()
@@ -90,7 +90,7 @@ class BarrierOp(TextOperation):
     name = "tile.barrier"
     TEXT: ClassVar[str] = "$reason"
     reason = prop_def(StringAttr)
-    """Why signals do not do, for people."""
+    """The reason why signals do not suffice, in words."""
 
     @classmethod
     def of(cls, reason: str) -> BarrierOp:

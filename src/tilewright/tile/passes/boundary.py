@@ -118,7 +118,7 @@ def _segments(loop: LoopOp, size: int) -> list[tuple[int, int, int]]:
 
 
 def _keep_nothing(op: Operation) -> None:
-    """Take from a loop's operation what it would leave to the next iteration: there is none."""
+    """Remove from a loop's operation what it leaves to a next iteration, which it has not."""
     for inner in op.walk():
         if not isinstance(inner, (BufferOp, DomainOp)):
             continue

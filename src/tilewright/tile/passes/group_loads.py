@@ -58,7 +58,7 @@ def _order(block: Block) -> None:
 
 
 def _put_before(moves: Sequence[MoveOp], place: Operation | None) -> None:
-    """Put moves, in their order, in front of an operation of their block, or at its end."""
+    """Put moves, in their order, before an operation of their block, or at its end."""
     for move in moves:
         block = move.parent_block()
         assert block is not None

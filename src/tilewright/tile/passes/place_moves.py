@@ -72,7 +72,7 @@ class _Levels:
     """The levels of a program."""
 
     number: Mapping[str, int]
-    """By the memories that name them, outermost first."""
+    """Numbers of levels by the memories that name them, outermost first."""
     machine: Machine
 
     def of(self, group: _Group) -> int | None:

@@ -15,7 +15,7 @@ from tilewright.tile.queues import ROWS, Command, fills, is_out_of_order, leader
 from tilewright.tile.races import Proof, share_addresses
 
 PROVEN = 20_000
-"""Executions of a program up to which its waits are proven to be the fewest."""
+"""The most executions of a program whose waits are pruned by proof."""
 
 
 @dataclass(frozen=True)

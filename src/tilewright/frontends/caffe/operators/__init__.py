@@ -42,7 +42,7 @@ RULES: Mapping[str, Rule] = {
     "Split": movement.split,
     "TanH": elementwise.unary("tanh"),
 }
-"""By Caffe's name of the type. Where inputs come from is in ``inputs.py``, one floor up."""
+"""Rules by Caffe's name of the type. Inputs are in frontends/caffe/inputs.py."""
 
 NOT_IN_PLACE = frozenset(
     {"Concat", "Convolution", "Deconvolution", "Flatten", "LRN", "Pooling", "Reshape", "Split"}

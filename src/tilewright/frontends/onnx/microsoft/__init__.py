@@ -46,7 +46,7 @@ class Contributed:
     most: int
     """Inputs that it can have."""
     attributes: str = ""
-    """Their names, and after a colon a type that is not the one of _TYPES."""
+    """Names of attributes, with a type after a colon if it is not the one of _TYPES."""
     outputs: int = 1
     """Outputs that it can have."""
     optional: tuple[int, ...] = ()

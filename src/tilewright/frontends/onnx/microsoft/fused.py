@@ -136,7 +136,8 @@ def skip_layer(at: Lowering) -> Sequence[Value]:
 
 
 def skip_simplified(at: Lowering) -> Sequence[Value]:
-    """The same by the root of the mean of squares: operands x, skip, gamma, bias."""
+    """Skip connection and division by the root of the mean of squares: operands x, skip, gamma,
+    bias."""
     total = _sum(at, 3)
     axes = (len(shape_of(total)) - 1,)
     y, inverse = _root(at, total, axes, at.number("epsilon", 1e-12))

@@ -52,7 +52,7 @@ def softmax(at: Lowering) -> Value:
 
 
 def concat(at: Lowering) -> Value:
-    """The parts, each with a scale of its own, follow the result's scale."""
+    """Join quantised parts; each has a scale of its own, and they come after the result's scale."""
     count = len(at.operands) - 2
     if count % 3:
         raise at.refuse("its parts have no scale and zero point each")

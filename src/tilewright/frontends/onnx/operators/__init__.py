@@ -156,4 +156,5 @@ RULES: Mapping[str, Rule] = {
     "ai.onnx.preview.training.Adam": training.adam,
     "ai.onnx.preview.training.Momentum": training.momentum,
 }
-"""By ONNX's operator name. Operators that only fold (ConstantOfShape, Range, ...) have no rule."""
+"""Rules by ONNX's operator name. Operators that only fold (ConstantOfShape, Range, ...) have no
+rule."""

@@ -29,7 +29,7 @@ class _Bias:
 
     at: Lowering
     kept: Array
-    """Which keys each query may see, as far as that is known; broadcasts to the scores."""
+    """Mask of the keys that each query may see, as far as it is known; broadcasts to the scores."""
     number: Array | None = None
     """Numbers to add that are known."""
     seen: list[SSAValue] = field(default_factory=list[SSAValue])
@@ -119,7 +119,7 @@ def _heads(at: Lowering, index: int, count: str) -> SSAValue:
 
 
 def split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
-    """[b, s, heads * d] as [b, heads, s, d]."""
+    """Reshape and transpose [b, s, heads * d] to [b, heads, s, d]."""
     batch, length, width = shape_of(x)
     x = at.reshape(x, (batch, length, heads, width // heads))
     return at.transpose(x, (0, 2, 1, 3))
@@ -144,7 +144,7 @@ def _bias(at: Lowering, batch: int, length: int, total: int, past: int) -> _Bias
     """Collect the masks that hide keys from queries, and the numbers that are added."""
     bias = _Bias(at, np.ones((1, 1), np.bool_))
     _take_mask(at, bias, total)
-    # How far a key lies behind the query that is as far from the first one.
+    # How many positions a key lies after the query of the same index.
     ahead = np.arange(total)[None] - np.arange(length)[:, None]
     limits: list[tuple[Array, int]] = [(ahead, 0)] if at.integer("is_causal") else []
     left, right = at.integer("left_window_size", -1), at.integer("right_window_size", -1)
@@ -208,7 +208,7 @@ def _element(at: Lowering) -> np.dtype[np.generic]:
 
 
 def _hidden(at: Lowering, bias: SSAValue | Array) -> SSAValue | None:
-    """Which queries see no key, [..., s, 1]; None where it is known that there is none."""
+    """Mask of the queries that see no key, [..., s, 1]; None where it is known that all see one."""
     if isinstance(bias, SSAValue):
         rank = len(shape_of(bias))
         most = at.emit("reduce_max", bias, axes=(rank - 1,), keep_dims=True)

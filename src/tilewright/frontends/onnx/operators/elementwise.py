@@ -277,7 +277,7 @@ def is_nan(at: Lowering) -> Value:
 
 
 def is_inf(at: Lowering) -> Value:
-    """The infinities, or those of one sign."""
+    """Emit the mask of elements that are infinite, with both signs or with one."""
     x = at.tensor(0)
     if at.integer("detect_positive", 1) and at.integer("detect_negative", 1):
         return at.apply("equal", at.emit("abs", x), float("inf"))

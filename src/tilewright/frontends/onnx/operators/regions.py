@@ -180,7 +180,7 @@ def _column(at: Lowering, boxes: SSAValue, index: int) -> SSAValue:
 
 
 def _cells(at: Lowering, whole: SSAValue, axis: int, cells: int, extent: int) -> SSAValue:
-    """Which pixels along an axis lie in which cell: [roi, cells, extent]."""
+    """Mask of the pixels along an axis that lie in each cell: [roi, cells, extent]."""
     start, end = _column(at, whole, 2 - axis), _column(at, whole, 4 - axis)
     length = at.apply("max", at.apply("add", at.emit("sub", end, start), 1.0), 1.0)
     cell = at.apply("div", length, float(cells))

@@ -89,7 +89,8 @@ def _along(at: Lowering, x: SSAValue, axis: int, matrix: Array) -> SSAValue:
 def _matrix(
     at: Lowering, mode: str, extent: int, size: int, scale: float, box: tuple[float, float]
 ) -> tuple[Array, Array]:
-    """Which elements a resized axis is made of, and which results lie outside of it."""
+    """Matrix of weights from the elements to the results of a resized axis, and a mask of the
+    results outside of it."""
     if extent * size > 2**24:
         raise at.refuse("an axis is too long", code="onnx-too-large")
     places = _places(at, extent, size, scale, box, mode)

@@ -97,7 +97,8 @@ def taps_of(
 def _pixel(
     at: Lowering, place: SSAValue, axis: Axis, weight: SSAValue | None
 ) -> tuple[SSAValue, SSAValue | None]:
-    """The pixel at a whole place, brought into the image; outside of zeros the weight is 0."""
+    """The pixel at a whole place, moved into the image; with zeros as padding, its weight outside
+    is 0."""
     last = float(axis.extent - 1)
     if axis.padding == "reflection":
         place = reflected(at, place, axis)

@@ -29,4 +29,4 @@ RULES: Mapping[str, Rule] = {
     "stablehlo.reduce": reductions.reduce,
     "stablehlo.reduce_window": windows.reduce_window,
 }
-"""By operation. Calls, loops, branches, tuples and sorts are taken in control.py."""
+"""Rules by operation. Calls, loops, branches, tuples and sorts are taken in control.py."""

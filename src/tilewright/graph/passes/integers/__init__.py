@@ -33,4 +33,4 @@ RULES: Mapping[str, Rule] = {
     "concat": moves.join,
     "interleave": moves.join,
 }
-"""By the operation that computes what is quantised; functions of one number come before these."""
+"""Rules by the operation whose result is quantised; functions of one number come before these."""

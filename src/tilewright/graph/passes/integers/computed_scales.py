@@ -53,7 +53,8 @@ def with_bias(value: SSAValue, op: Operation, at: Rewriter) -> SSAValue:
 
 
 class _Dequantised:
-    """The bytes, the scale and the zero point behind a float operand of a product."""
+    """The bytes, the scale and the zero point of the integers that give a float operand of a
+    product."""
 
     def __init__(self, parts: list[SSAValue], at: Rewriter) -> None:
         self.value, self.scale, self.zero = parts

@@ -65,8 +65,8 @@ def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | 
 
 
 def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
-    """A constant bias as int64 in units of ``scale`` [co]; None if it is none, or too large, or not
-    of whole units where the machine adds up floats after its sums."""
+    """A constant bias as int64 in units of ``scale`` [co]; None if it is not constant, or too
+    large, or not of whole units where the machine adds up floats after its sums."""
     real, array = real_of(value, ctx), constant(value, ctx)
     if real is not None and real.dtype == np.int32 and not real.zero.any():
         integers = constant(real.value, ctx)

@@ -52,7 +52,7 @@ class Real:
 
 
 def real_of(value: SSAValue, ctx: CompilerContext) -> Real | None:
-    """The integers behind a float, if it is dequantised from 8 or 32 bits by constants."""
+    """The integers of a float, if it is dequantised from 8 or 32 bits by constants."""
     op = producer(value, "dequantise_linear")
     if op is None:
         return None
@@ -65,7 +65,7 @@ def real_of(value: SSAValue, ctx: CompilerContext) -> Real | None:
 
 
 def plain_bytes(value: SSAValue, ctx: CompilerContext) -> Real | None:
-    """The 8-bit integers behind a float that have one scale and one zero point."""
+    """The 8-bit integers of a float, if they have one scale and one zero point."""
     real = real_of(value, ctx)
     return real if real is not None and real.plain and real.dtype in BYTES else None
 

@@ -1,4 +1,4 @@
-"""Attention that is spelled out, put together for machines that compute it at once."""
+"""Rules that join the operations of attention into one, for machines that compute it at once."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def recognise_attention(op: Operation, at: Rewriter) -> bool:
 
 
 def _scores(value: SSAValue, user: Operation, at: Rewriter) -> _Scores | None:
-    """The scores behind a softmax."""
+    """The scores that a softmax normalises."""
     owner = value.owner
     if not isinstance(owner, Operation) or only_user(value) is not user:
         return None

@@ -1,4 +1,4 @@
-"""Padding becomes part of what follows; means over whole images become pools."""
+"""Rules that move padding into the next operation, and turn means of whole images into pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOWEST = float(np.finfo(np.float32).min)
 def merge_pad(op: Operation, at: Rewriter) -> bool:
     """pad(0) before a convolution or average, pad(lowest) before a maximum.
 
-    In front of a convolution on a machine whose images' padding may hold it, any integer of 8 bits
+    Before a convolution on a machine whose images' padding may hold it, any integer of 8 bits
     becomes the convolution's ``fill``. In an average the padding counts. Zeros before a
     maximum are dropped too if what is padded is never negative. Windows that would lie wholly in
     padding keep the pad.

@@ -48,7 +48,7 @@ def keep_weight_transposed(op: Operation, at: Rewriter) -> bool:
 
 
 def take_transposed(op: Operation, at: Rewriter) -> bool:
-    """matmul(x, transpose(w)), w computed: the product takes w by its last axis, as it lies.
+    """matmul(x, transpose(w)), w computed: the product reads w along its last axis, without a copy.
 
     Of a transpose that moves other axes, too, what is left keeps rows together. Done where products
     read their operands behind caches, in either order of axes.

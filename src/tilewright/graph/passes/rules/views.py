@@ -16,7 +16,7 @@ from tilewright.ir.types import shape_of
 
 
 def drop_identity(op: Operation, at: Rewriter) -> bool:
-    """An operation whose result is its first operand: gone."""
+    """Replace an operation by its first operand, if that is always its result."""
     same = _is_identity(op, at) and op.inputs[0].type == op.result.type
     return same and at.replace(op.inputs[0])
 
@@ -149,7 +149,7 @@ def _computes_rows(value: SSAValue) -> bool:
 
 
 def lift_constant(op: Operation, at: Rewriter) -> bool:
-    """A constant operand of a map gets the result's rank: extents 1 in front."""
+    """A constant operand of a map gets the result's rank: leading extents of 1."""
     if not isinstance(op, BinaryOperation | PReluOp):
         return False
     rank = len(shape_of(op.result))

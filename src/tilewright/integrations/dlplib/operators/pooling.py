@@ -48,7 +48,8 @@ def pooling_output(pooling: PoolingDescriptor, x: Shape) -> tuple[int, int, int,
 def pooling_backward(
     handle: Handle, pooling: PoolingDescriptor, x: Operand, y: Operand, dy: Operand, dx: Operand
 ) -> Ran:
-    """dx from dy: to the first largest element of every window in row-major order, or to all alike.
+    """dx from dy, which goes to the first largest element of each window in row-major order, or in
+    equal parts to all.
 
     Averages do not read x and y.
     """
@@ -123,7 +124,7 @@ def _maximum_gradient(
 
     ``left`` is what no element has taken so far; an element that is less than the largest leaves
     it, the first that is not takes it. What the last but one leaves is the last one's. Elements are
-    taken one after the other, or in blocks of so many by a machine that has an operation for it.
+    taken one after the other, or in blocks by a machine that has an operation for it.
     """
     image, largest, gradient = (net.values[name] for name in ("x", "y", "dy"))
     h, w = shape.dims[2:]
@@ -166,7 +167,8 @@ def _blocks(
     gradient: SSAValue,
     block: int,
 ) -> list[SSAValue]:
-    """The same by one operation, on blocks of windows whose elements lie side by side."""
+    """The gradient's shares by one operation, on blocks of windows whose elements lie side by
+    side."""
     n, c, oh, ow = shape_of(gradient)
     count = n * c * oh * ow
     block = min(count, block)

@@ -12,7 +12,7 @@ from tilewright.integrations.dlplib.descriptors import Descriptor, setter
 
 Activation = Literal["none", "relu", "sigmoid", "tanh"]
 ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
-"""In the order of dlplib.h."""
+"""Activation functions in the order of dlplib.h."""
 LARGEST = 1 << 12
 """The limit of strides, pads, dilations and windows."""
 

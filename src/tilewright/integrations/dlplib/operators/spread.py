@@ -31,7 +31,7 @@ class Phase:
     first: int
     """The first weight that they meet."""
     step: int
-    """From a weight to the next."""
+    """Distance from a weight to the next."""
     count: int
     """Weights; 0 if they meet none."""
     dilation: int

@@ -21,7 +21,7 @@ class Group:
     """
 
     vertices: tuple[int, ...]
-    """Ascending."""
+    """Numbers of the group's nodes, ascending."""
     cost: float
 
 

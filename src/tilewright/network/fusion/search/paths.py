@@ -43,7 +43,7 @@ class _Join:
 
 @dataclass
 class _Chains:
-    """The chains between barriers, and what has been decided of them."""
+    """The chains between barriers, and the decisions on them so far."""
 
     cover: Cover
     heads: set[int] = field(default_factory=set[int])
@@ -59,9 +59,9 @@ class _Chains:
             for position, vertex in enumerate(chain)
         }
         self.edges: list[dict[tuple[int, int], int]] = [{} for _ in self.chains]
-        """Of each chain: from and to which position a group leads; of several the cheapest."""
+        """For each chain, the cheapest groups by the positions from and to which they lead."""
         self.joins: dict[int, list[_Join]] = {}
-        """Of nodes that read several tensors, the groups that take them into a chain."""
+        """For nodes that read several tensors, the groups that take them into a chain."""
         for number in self.cover.useful:
             self._sort(number)
 

@@ -91,7 +91,7 @@ class Buffering:
         return sizes + computing
 
     def _rise(self) -> None:
-        """Let tensors whose dim at hand is buffered whole go on to the next."""
+        """Move tensors whose current dim is buffered whole on to their next dim."""
         for tensor in self.tensors:
             while self.levels[tensor.name] < len(tensor.dims) and not (
                 self.cut & tensor.dims[self.levels[tensor.name]]
@@ -150,7 +150,7 @@ class Buffering:
         return extent if variable in self.whole else min(self.granules.get(variable, 1), extent)
 
     def _rounded(self, variable: str, size: int) -> int:
-        """At most the range, a multiple of the granule below it."""
+        """Cap a size at the range; sizes below the range are multiples of the granule."""
         granule = self.granules.get(variable, 1)
         return min(max(size // granule, 1) * granule, self.ranges[variable])
 

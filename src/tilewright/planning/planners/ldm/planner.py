@@ -85,8 +85,8 @@ class Ldm:
     def _plans(
         self, kernel: Kernel, machine: Machine, primitive: Primitive, slots: int
     ) -> list[Plan]:
-        """The plans on one primitive with so many slots: that of the paper's parts, and those of
-        the parts for a mesh between which least is moved."""
+        """The plans on one primitive with ``slots`` slots for each operand: that of the paper's
+        parts, and those of the parts for a mesh between which least is moved."""
         dims = shared_dims(kernel, primitive) if machine.cores > 1 else []
         extents = kernel.anchor.extents
         grid = parallel_parts(dims, extents, machine.cores, primitive.multiples)

@@ -4,7 +4,7 @@ A nest is a list of loop variables, outermost first. Of every tensor two sets ar
 variables on which its subscripts depend, and those of them that run within its buffer, whose range
 the buffer holds. Algorithm 3 walks the nest inwards: a transfer stands before the first loop where
 every variable of the tensor that does not run within its buffer is settled. What is loaded there is
-loaded before that loop, what is written there is written behind it.
+loaded before that loop, what is written there is written after it.
 
 The printed line 16 tests ``iter in Sub and iter not in Sub``; read here as "in the tensor's
 variables, and not in its buffer's", as the text has it.

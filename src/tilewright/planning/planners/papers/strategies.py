@@ -75,7 +75,7 @@ class Seed:
         return cls(loops, sums, tuple(tensors))
 
     def statements(self) -> list[str]:
-        """Its statements in the text of a space."""
+        """The statements of the cut in the text of a space."""
         parts = [
             ", ".join(f"{dim} {size}" for dim, size in dims) for dims in (self.loops, self.sums)
         ]
@@ -92,7 +92,7 @@ class Factors:
 
     dim: str
     sizes: tuple[int, ...] = ()
-    """None for every size that gives another number of pieces."""
+    """Sizes to try; empty: every size that gives another number of pieces."""
     where: str = field(default="", compare=False)
 
     def values(self, extent: int) -> list[int]:
@@ -191,8 +191,8 @@ def count(space: ScheduleSpace, kernel: Kernel, machine: Machine, mesh: Mesh | N
 def strategies(
     space: ScheduleSpace, kernel: Kernel, machine: Machine, mesh: Mesh | None = None
 ) -> Iterator[Schedule | TilewrightError]:
-    """Every strategy as a schedule, or why it is none, in one order: primitives, cuts, tiles,
-    orders of loops, slots; the last of these change first."""
+    """Every strategy as a schedule, or the reason why it is invalid, in a fixed order: primitives,
+    cuts, tiles, orders of loops, slots; the last of these change first."""
     extents = kernel.anchor.extents
     for primitive in primitives_of(space, kernel, machine):
         choices = product(

@@ -143,7 +143,7 @@ class Convolution(Windows):
             self.body.instruction("nd2nz {dst_continuous}", [source], target)
 
     def _at(self, whole: View, *places: Value) -> View:
-        """A matrix of several."""
+        """The last axes of a view, at these places of the first ones."""
         left = len(whole.sizes) - len(places)
         kept = range(len(places), len(whole.sizes))
         sizes = [*[1] * len(places), *whole.sizes[len(places) :]]

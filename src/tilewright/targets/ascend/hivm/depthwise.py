@@ -50,7 +50,7 @@ class Depthwise(Windows):
     def compute(
         self, inputs: list[Home], target: Home, sum_steps: list[Value], after: Sequence[StageOp]
     ) -> None:
-        """Sums of products with each tap, and what follows them."""
+        """Emit the sums of products with each tap, and the stages after them."""
         body, (image, weights, *bias) = self.body, inputs
         sizes = [target.spans[dim].size for dim in ("oh", "ow", "c")]
         kh, kw, channels = weights.spans["kh"].most, weights.spans["kw"].most, sizes[-1]

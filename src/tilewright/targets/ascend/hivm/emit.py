@@ -4,7 +4,7 @@
     tile.buffer in cbuf, cc, ub    memref.alloc, of blocks of 16 x 16 in cbuf and cc; slots are
                                    ``hivm.multi_buffer``
     tile.move                      hivm.hir.nd2nz, load, store, and fixpipe with the conversion
-                                   and relu of the stages behind a product
+                                   and relu of the stages after a product
     tile.compute                   hivm.hir.mmadL1, which moves from L1 to L0 itself, or what
                                    vectors.py says
 
@@ -293,7 +293,7 @@ class _Function:
         return compute.stages
 
     def _fixpipe(self) -> str:
-        """The move of sums to main memory, and the stages behind the product that come with it."""
+        """The move of sums to main memory, and the stages after the product that come with it."""
         modes = ["dma_mode = #hivm.dma_mode<nz2nd>"]
         for stage in self._stages()[1:]:
             match stage.operation.data:
@@ -302,7 +302,7 @@ class _Function:
                 case "cast":
                     modes.append("pre_quant = #hivm.fixpipe_pre_quant_mode<F322F16>")
                 case name:
-                    raise self.refusal("lower-epilogue", f"{name} behind a product")
+                    raise self.refusal("lower-epilogue", f"{name} after a product")
         return f"fixpipe {{{', '.join(modes)}}}"
 
     def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[Value, ...]) -> None:

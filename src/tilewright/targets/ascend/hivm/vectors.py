@@ -70,7 +70,8 @@ class Vectors:
         return self._room("t", sizes, element)
 
     def _room(self, hint: str, sizes: Sequence[Value], element: str) -> View:
-        """Memory for so much of a tile: its largest sizes, where there is more than one index."""
+        """Memory for a part of a tile: the tile's largest size along axes of more than one
+        index."""
         most = [1 if n == 1 else large for n, large in zip(sizes, self.most, strict=True)]
         whole = self.body.allocated(hint, most, element, "ub")
         return self.body.part(whole, [0] * len(most), sizes)
@@ -185,4 +186,4 @@ class Vectors:
 
 LIMITS = {"minimum": float("-inf"), "maximum": float("inf")}
 LEAST = -65504.0
-"""The least half: a limit below it is none."""
+"""The least finite float16: a limit below it has no effect."""

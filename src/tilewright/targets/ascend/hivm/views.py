@@ -87,7 +87,7 @@ class Text:
         target: View,
         attributes: str = "",
     ) -> None:
-        """A product of the first two operands, plus a bias if there is a third, of so many rows,
+        """A product of the first two operands, plus a bias if there is a third, of ``sizes``: rows,
         summed elements and columns; sums begin where ``first`` holds."""
         left, right, *bias = operands
         names = [left.name, right.name, first, *sizes, *(each.name for each in bias)]
@@ -226,8 +226,8 @@ class Text:
         kept: Sequence[int] | None = None,
         steps: Sequence[int] = (),
     ) -> View:
-        """A box of a view, or each so many-th index of it; axes that are not ``kept``, which have
-        one index, are left out."""
+        """A box of a view, or every n-th index of it (``steps``); axes that are not ``kept``, which
+        have one index, are left out."""
         steps = steps or [1] * len(sizes)
         whole = kept is None or len(kept) == len(sizes)
         if whole and tuple(sizes) == of.sizes and not any(starts) and set(steps) == {1}:

@@ -31,7 +31,7 @@ class Home:
     whole: View
     spans: Spans
     frame: tuple[str, ...] = ()
-    """In UB: the dims of its axes, which are the result's, perhaps with the last and another one
+    """Dims of its axes in UB, which are the result's, perhaps with the last and another one
     exchanged, as rows of main memory stay rows."""
 
 
@@ -46,12 +46,12 @@ class Reach:
     low: Value
     """The first of them in the image."""
     high: Value
-    """The first behind the image, or behind them."""
+    """The first index after those in the image, or after all of them."""
 
 
 class Windows:
-    """The base of emitters for the moves and computes of an operation on windows: of images in UB,
-    if a subclass says nothing else."""
+    """The base of emitters for the moves and computes of an operation on windows. Operands are
+    images in UB, unless a subclass says otherwise."""
 
     space = "ub"
     """The memory of operands."""
@@ -101,7 +101,7 @@ class Windows:
         raise NotImplementedError
 
     def reach(self, spans: Spans, axis: int, extent: int, before: int = 0, after: int = 0) -> Reach:
-        """Along rows (0) or columns (1); ``before`` and ``behind`` count with the image."""
+        """Along rows (0) or columns (1); ``before`` and ``after`` count with the image."""
         stride, dilation = self.strides[axis], self.dilations[axis]
         results, taps = (spans[dim] for dim in (("oh", "kh"), ("ow", "kw"))[axis])
         first = results.start * stride + taps.start * dilation - self.pads[axis]

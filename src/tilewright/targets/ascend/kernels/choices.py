@@ -40,8 +40,8 @@ class Numbers:
         for end in ends:
             once.fill(Grid(end), 1, isa.LANES, "0.0f")
         self.before = once.body
-        """Statements in front of all loops."""
+        """Statements before all loops."""
 
     def keep(self, vectors: Vectors, x: Grid, rows: int, columns: int) -> None:
-        """Leave the numbers of some rows as they are, and nothing else."""
+        """Keep the elements of some rows that are numbers, and replace NaN by the lowest number."""
         vectors.choose("eq", x, (x, x), (x, self._low), rows, columns, self._scratch)

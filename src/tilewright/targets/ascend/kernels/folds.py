@@ -45,7 +45,7 @@ MOST_ROWS = LINES
 
 @dataclass(frozen=True)
 class FoldRoom:
-    """Memory that folds of so many rows take, in ``buffers``."""
+    """Buffers in UB that folds of a number of rows take."""
 
     sums: Buffer
     """A repeat for each row."""
@@ -77,7 +77,7 @@ def fold_bytes(rows: int) -> int:
 
 
 def fold_room(room: Room, rows: int) -> FoldRoom:
-    """Memory for folds of up to so many rows, at most 128."""
+    """Buffers for folds of up to ``rows`` rows, at most 128."""
     assert rows <= MOST_ROWS
 
     def buffer(name: str, size: int) -> Buffer:
@@ -100,7 +100,7 @@ def begin(vectors: Vectors, room: FoldRoom, fold: str, rows: int) -> None:
 def take_in(
     vectors: Vectors, room: FoldRoom, fold: str, source: Grid, rows: int, columns: int
 ) -> None:
-    """Fold so many columns of each row in."""
+    """Fold ``columns`` columns of each of ``rows`` rows into the sums."""
     sums = Grid(Place(room.sums), REPEAT)
     vectors.accumulate(FOLDS[fold][0], sums, source, rows, columns)
 

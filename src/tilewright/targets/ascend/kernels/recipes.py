@@ -42,7 +42,7 @@ NUMBERS = (*FLOATS, "int32_t")
 
 @dataclass(frozen=True)
 class Step:
-    """One vector instruction over buffers; a scalar stands behind the sources, as C."""
+    """One vector instruction over buffers; a scalar follows the sources, as a C expression."""
 
     name: str
     to: str

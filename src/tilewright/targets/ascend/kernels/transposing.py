@@ -40,7 +40,7 @@ def turn_halves(
 ) -> None:
     """Rows of elements of 2 bytes; ``pitches`` are bytes from row to row, of out and source.
 
-    Whole blocks of 16 x 16 are written; rows that there are not are the first of their block.
+    Whole blocks of 16 x 16 are written; missing rows repeat the first row of their block.
     """
     pitch, other = pitches
     lines = [number * pitch for number in range(CUBE)]
@@ -93,7 +93,7 @@ def gather_lanes(
     Rows are ``pitch`` bytes apart; whole groups of 8 of them are read.
     """
     groups = -(-rows // GROUP)
-    # Groups that there are not are the first one again.
+    # Missing groups repeat the first one.
     places = [(number if number < groups else 0) * GROUP * pitch for number in range(CUBE)]
     _turn(
         vectors,

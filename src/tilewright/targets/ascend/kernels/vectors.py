@@ -8,7 +8,7 @@ columns of a row (*spread*: a block for each row, whose elements are all alike),
 
 ``Vectors`` writes operations. A repeat is 64 or 128 elements of a row, or of each of several rows:
 what takes fewer instructions. The last elements of rows are computed under a mask, so nothing
-behind a row is touched. Between operations the mask is all ones.
+after a row is touched. Between operations the mask is all ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CASTS = {
     ("int32_t", "float"): "vconv_s322f32",
     ("float", "int32_t"): "vconv_f322s32r",
 }
-"""From one element to another; ``cast`` is any of them."""
+"""Conversions from one element type to another; ``cast`` stands for any of them."""
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,18 @@ ALL = isa.mask_of(128, 128)
 
 @dataclass
 class Vectors:
-    """Writes vector operations behind each other."""
+    """Writes vector operations one after another."""
 
     body: list[Statement] = field(default_factory=list[Statement])
     prefix: str = "v"
     """The prefix of loop variables, which no enclosing loop may have."""
     loops: int = 0
     last_mask: tuple[object, ...] = ()
-    """The mask of the last operation: one alike right after it needs none of its own."""
+    """The mask of the last operation: an equal one right after it is not set again."""
 
     @contextmanager
     def loop(self, count: Value) -> Generator[Value]:
-        """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
+        """Write what follows into a loop; gives its variable. One iteration needs no loop."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1
         if count == 1:
@@ -135,7 +135,7 @@ class Vectors:
         columns: int,
         scalar: str = "",
     ) -> None:
-        """``out = name(sources)`` for so many rows and columns; ``scalar`` is C."""
+        """``out = name(sources)`` for ``rows`` rows of ``columns`` elements; ``scalar`` is C."""
         if name == "cast":
             name = CASTS[sources[0].element, out.element]
         grids = (out, *sources)
@@ -303,7 +303,8 @@ def _dense(grid: Grid, columns: int) -> bool:
 
 
 Strides = tuple[Sequence[Value], Sequence[Value]]
-"""Of the result and each source, the blocks from one to the next, and from repeat to repeat."""
+"""Strides in blocks of the result and each source: from block to block, and from repeat to
+repeat."""
 
 
 def flat(
@@ -317,7 +318,7 @@ def flat(
     strides: Strides | None = None,
     scalar: str = "",
 ) -> Statement:
-    """An operation on so many whole repeats (``most`` at the most), of elements side by side if
+    """An operation on ``repeats`` whole repeats (``most`` at the most), of elements side by side if
     nothing else is said."""
     count = len(sources) + 1
     blocks, steps = strides or ((1,) * count, (REPEAT_BLOCKS,) * count)
@@ -333,7 +334,7 @@ def flat(
 
 
 def fill(dst: Place, repeats: int, loop: str) -> Statement:
-    """Zeros in so many repeats."""
+    """Fill ``repeats`` whole repeats with zeros."""
     return flat("vector_dup", dst, (), repeats, repeats, loop, scalar="0")
 
 
@@ -344,7 +345,7 @@ def pieces(
     loop: str,
     limit: int = MAX_REPEAT,
 ) -> list[Statement]:
-    """Statements of at most so many repeats, or a loop of several such: ``make`` takes the first
+    """Statements of at most ``limit`` repeats, or a loop of several such: ``make`` takes the first
     repeat and how many there are; ``most`` is the largest number of all."""
     count = -(-most // limit)
     if count == 1:
@@ -393,7 +394,8 @@ class Room:
     used: int = 0
 
     def take(self, size: int) -> int:
-        """The address of so many bytes. Refuses (``plan-capacity``) what UB does not have."""
+        """Reserve ``size`` bytes; returns their address. Refuses (``plan-capacity``) more than UB
+        has."""
         at = self.used
         self.used += -(-size // BLOCK) * BLOCK
         if self.used > self.bytes:

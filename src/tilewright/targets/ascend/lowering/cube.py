@@ -34,7 +34,7 @@ FORMS: dict[str, Makes] = {
 """Operation of the cube, or on images -> the forms of its operands."""
 
 READERS: dict[str, Makes] = {WEIGHTS: Weights}
-"""The same of what reads the results of others on the chip alone."""
+"""Operation that reads the results of others on the chip alone -> the forms of its operands."""
 
 
 def is_of_cube(anchors: Collection[str]) -> bool:

@@ -1,10 +1,10 @@
 """Elementwise computes of tile programs: tiles in UB, and the recipes' instructions on them.
 
 A tile is rows and columns (elements.py says which dims are these). Tiles of elements as they lie
-are computed in whole repeats, so many as the tile has; others by rows, of which the last columns
+are computed in as many whole repeats as the tile has; others by rows, of which the last columns
 come under a mask. Halves are computed on as floats where a function needs it, or a single number
 or a column is spread over blocks. Temporaries, and blocks of elements alike, lie in the bytes of UB
-that the primitive keeps free behind all tiles: a tile is computed in portions for which these have
+that the primitive keeps free after all tiles: a tile is computed in portions for which these have
 room.
 """
 
@@ -69,12 +69,12 @@ class Elements(Tiled):
         self.kinds: dict[str, str] = {}
         """Element types of the buffers that are no operands."""
         self.alike: dict[str, str] = {}
-        """Blocks of elements alike, and these, as C."""
+        """Names of blocks whose elements are all equal, and the element, as C."""
         anchor = functions[0]
         self.spread: list[str] = []
         """Operands of which each row has one element, spread over blocks."""
         self.room: dict[str, Buffer] = {}
-        """Buffers behind the tiles."""
+        """The buffers after the tiles, in UB."""
         for name, value in self.values.items():
             if name not in anchor.numbers and self.is_single(buffer_of(value)):
                 self.spread.append(name)
@@ -117,7 +117,7 @@ class Elements(Tiled):
         return [*before, *(step.renamed(names) for step in recipe.steps), *after]
 
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """The stages on a tile."""
+        """The statements that compute all stages on a tile."""
         out = self.homes[op.output].op
         rows, columns = self.tile_of(out, spans)
         if not self.room:
@@ -146,7 +146,7 @@ class Elements(Tiled):
         return name in self.spread or name in self.functions[0].numbers
 
     def _place(self) -> None:
-        """Give what is no tile its place behind the tiles, and fill blocks of elements alike."""
+        """Give what is no tile its place after the tiles, and fill blocks of elements alike."""
         first = self.first_free()
         fills = Vectors(prefix="k")
 
@@ -191,7 +191,7 @@ class Elements(Tiled):
         self.work += self.room.values()
 
     def _spread(self, lines: int) -> list[Statement]:
-        """Single numbers, or one of each of so many rows, as blocks of floats."""
+        """Spread single numbers, or one of each of ``lines`` rows, over blocks of floats."""
         vectors = Vectors(prefix="s")
         for name in self.values:
             if f"{name}_floats" not in self.room or not self._is_single(name):

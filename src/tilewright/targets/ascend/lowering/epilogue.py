@@ -1,7 +1,7 @@
 """The epilogue of a product on its way to main memory: bias, a second summand, relu or a function.
 
 Alone, relu comes with the conversion to halves on the way from L0C to UB. Otherwise the vector unit
-computes on the converted tile in UB: blocks of 16 columns one behind the other, each with all rows.
+computes on the converted tile in UB: blocks of 16 columns one after another, each with all rows.
 Sums of integers come as they are, a part of a column of blocks at a time: the vector unit adds the
 bias, makes them floats, multiplies by the columns' factors and rounds to the tile's halves.
 Functions are those of recipes.py, on halves as their kernels of their own compute them; what these
@@ -88,7 +88,7 @@ class Function:
         return [step.renamed({"x": "tile", "out": "tile"}) for step in self.recipe.steps]
 
     def statements(self, tile: Place, halves: Value, most: int, loop: str) -> list[Statement]:
-        """The function of so many halves side by side, whole repeats; ``most`` at the most."""
+        """The function of ``halves`` halves (``most`` at most) side by side, in whole repeats."""
         wide = isa.WIDTHS[self.element]
         lanes = REPEAT_BLOCKS * BLOCK // wide
 
@@ -108,7 +108,7 @@ class Function:
 
 @dataclass
 class Epilogue:
-    """The stages of a compute behind its first."""
+    """The stages of a compute after its first."""
 
     forms: Forms
     bias: SSAValue | None = None
@@ -151,7 +151,7 @@ class Epilogue:
                 scalars = map(number, scalars_of(operation, parameters))
                 epilogue.function = Function(recipe, tuple(scalars))
             else:
-                raise refuse("lower-operation", f"no kernel has {operation} behind a product")
+                raise refuse("lower-operation", f"no kernel applies {operation} to a product")
             value = stage.result
         return epilogue
 
@@ -305,7 +305,7 @@ def _uses_room(compute: ComputeOp) -> bool:
 
 
 def room_of(compute: ComputeOp, program: ProgramOp, core: DaVinci) -> tuple[int, int]:
-    """A compute's part of the bytes of UB behind all buffers."""
+    """A compute's part of the bytes of UB after all buffers."""
     computes: list[ComputeOp] = []
     first = 0
     for op in program.walk():

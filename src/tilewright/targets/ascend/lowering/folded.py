@@ -1,8 +1,8 @@
 """Reductions, from their tile programs: sums, products, largest and smallest elements.
 
 A tile has rows whose elements along their axis are folded, or rows of an axis that are folded
-element by element (elements.py). What is found so far waits behind all tiles, as floats: it is set
-before the first tile of a reduction, and scaled, rounded and left to the store after the last.
+element by element (elements.py). What the tiles so far give waits after all tiles, as floats: it is
+set before the first tile of a reduction, and scaled, rounded and left to the store after the last.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Folded(Floats):
             self.before += self.numbers.before
 
     def _tile(self, sizes: tuple[int, ...]) -> list[Statement]:
-        """Fold so many rows and columns in."""
+        """Fold a tile of ``sizes``, rows and columns, into the folds of the tiles before."""
         (rows, columns), vectors = sizes, Vectors()
         plain, x = self.floats(self.homes[self.values["x"]])
         if self.numbers is not None:
@@ -122,7 +122,7 @@ class Folded(Floats):
         return vectors.body
 
     def _scaled(self, vectors: Vectors, out: Grid, found: Grid, count: int) -> None:
-        """The result of so many folds, in its element; what was found is overwritten."""
+        """Write the results of ``count`` folds in their element type; overwrites ``found``."""
         to = out if out.element == "float" else found
         vectors.operation("vmuls", to, (found,), 1, count, number(self.factor))
         if to is not out:

@@ -100,7 +100,8 @@ class Convolutions(Forms):
         return {dim: spans[name] for dim, name in self.names.items()}
 
     def spans(self, spans: Spans) -> dict[str, Span]:
-        """The same; channels are those of the images, of all groups of a tile."""
+        """Spans by the convolution's dims; channels are those of the images, of all groups of a
+        tile."""
         named = self.own(spans)
         if self.groups == 1:
             return named
@@ -321,7 +322,7 @@ class Convolutions(Forms):
         return Place(outer.buffer, (channel * plane + first) * BLOCK + number * size), plane
 
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
-        """A second summand's tile; what fills its last block of positions up was put there once."""
+        """The tile of a second summand. The padding of its last block is filled once, before."""
         spans = self.spans(home.spans)
         count, whole = self._positions(spans)
         if not isinstance(count, int) or count != whole:

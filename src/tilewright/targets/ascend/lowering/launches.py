@@ -30,10 +30,10 @@ from tilewright.targets.ascend.timing import Timing
 
 Method = Literal["naive", "improved", "vor", "dma"]
 METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
-"""How matrices become Nz, or rows again (lowering/moved.py)."""
+"""Methods by which matrices become Nz, or rows again (lowering/moved.py)."""
 
 SLACK = 32
-"""Bytes behind a tensor that kernels may touch."""
+"""Bytes after a tensor that kernels may touch."""
 
 MOST_BLOCKS = 65_535
 """Blocks of a launch."""
@@ -115,7 +115,7 @@ class Device:
     share a function."""
 
     def continued(self) -> Device:
-        """One for further launches."""
+        """A device with the same constants and functions, for further launches."""
         constants, functions = self.constants[:], dict(self.functions)
         return Device(self.core, self.methods, constants=constants, functions=functions)
 
@@ -131,10 +131,10 @@ class Launches:
     numbers: Mapping[str, int]
     """The places of operands among the values that the kernel is given."""
     free: frozenset[str] = frozenset()
-    """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies behind
+    """Dims of the kernel of which a launch has ``LENGTH`` indices, the first ones; what lies after
     them is of no value, and may be computed or not."""
     ends: Mapping[str, Count] = field(default_factory=dict[str, Count])
-    """Of the dims of an elementwise kernel, how many indices a launch has (elements.py)."""
+    """Number of indices that a launch has of each dim of an elementwise kernel (elements.py)."""
     longest: int = 0
     """The most that ``LENGTH`` is; 0 where a launch has none."""
     work: int = 0
@@ -150,7 +150,7 @@ class Launches:
         return refuse("lower-operation", reason, node, help)
 
     def operand(self, operand: Operand, *, indices: bool = False) -> Value:
-        """An operand of the kernel, as it lies in main memory; ``indices`` are integers."""
+        """An operand of the kernel, in main memory; ``indices`` are integers."""
         known = INDEX_ELEMENTS if indices else ELEMENTS
         return self._value(operand, "operand", self.numbers[operand.name], known)
 
@@ -182,7 +182,7 @@ class Launches:
         return Value(argument, shape, element, layout)
 
     def constant(self, data: Array, shape: tuple[int, ...], element: str, layout: str) -> Value:
-        """Bytes that the package holds: ``data`` as it lies in that layout."""
+        """Bytes in the package: ``data`` in that layout."""
         at = len(self.device.constants)
         self.device.constants += data.tobytes() + bytes(SLACK + -(data.nbytes + SLACK) % 512)
         argument = Argument(name="", kind="constant", number=at, bytes=data.nbytes + SLACK)

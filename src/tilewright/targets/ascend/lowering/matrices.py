@@ -61,8 +61,8 @@ class Axes:
 
     @classmethod
     def of(cls, window: WindowAttr, shape: Sequence[int], turned: bool, block: int = CUBE) -> Axes:
-        """The axes of an operand, of one that is ``turned`` those of what lies in memory; refuses
-        windows that are no dims."""
+        """The axes of an operand in memory, transposed if ``turned``; refuses windows
+        that are no dims."""
         dims: list[str] = []
         for axis in window.data:
             if axis.offset or len(axis.terms) > 1 or any(step != 1 for _, step in axis.terms):
@@ -111,7 +111,7 @@ class Products(Forms):
             elif bytes_each > 2 or layout != blocks:
                 raise refuse("lower-operation", f"{name} lies in {layout}")
         self.axes: dict[str, Axes] = {}
-        """By the names of tensors."""
+        """Axes by the names of tensors."""
         for op in program.walk():
             name = op.tensor_op.symbol.data if isinstance(op, BufferOp) else ""
             if isinstance(op, BufferOp) and name in self.operands and not is_row(op.tensor_op):
@@ -135,7 +135,8 @@ class Products(Forms):
         return 2 * CUBE if self.integers and dim == self.summed else CUBE
 
     def block_of(self, dim: str) -> int:
-        """The indices of a block of a dim of rows or columns; of others 1."""
+        """The multiple of indices at which tiles along a dim must begin: a block of rows or
+        columns, else 1."""
         return self.block(dim) if dim in self.dims else 1
 
     def column(self, home: Home) -> Span:

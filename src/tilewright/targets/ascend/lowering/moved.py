@@ -99,12 +99,12 @@ class Moved(Tiled):
     @property
     def _is_exact(self) -> bool:
         """True if rows are no whole blocks, but the last block of a tile ends with the row: nothing
-        is written behind it."""
+        is written after it."""
         return self.turned and self.width == 2 and self.program.extents.get("w", 0) >= CUBE
 
     def ended(self, spans: Spans) -> Spans:
         """The spans of a tile of rows that are no whole blocks. The last part of an exact one has a
-        block at least. Others come from the last to the first: what is written behind a row the
+        block at least. Others come from the last to the first: what is written after a row the
         first part of the next overwrites."""
         whole = self.program.extents.get("w", 0)
         if not whole or (step := spans["w"].most) == whole:
@@ -131,7 +131,7 @@ class Moved(Tiled):
         pitch = self.pitch_of(home.op, columns)
 
         def rows_of(local: int, at: int, blocks: int) -> Loop:
-            """So many blocks of each row, from a block in UB to an element of the row."""
+            """Copy ``blocks`` blocks of each row, from block ``local`` in UB to element ``at``."""
             loop = Loop("row", rows.size)
             place = Place(home.buffer, loop.variable * pitch + local * BLOCK)
             to = main.at(loop.variable * (length * 2) + at * 2)
@@ -196,7 +196,7 @@ class Moved(Tiled):
         rows: int,
         columns: int,
     ) -> None:
-        """Transpose so many rows and columns of the source, some columns at a time."""
+        """Transpose ``rows`` rows and ``columns`` columns of the source, some columns at a time."""
         side, (pitch, other) = self.side, pitches
         most = side if self.width == 4 else CUBE * MAX_REPEAT
         whole = columns // side * side
@@ -232,7 +232,7 @@ class Blocks(Moved):
         self.back = bool(layout_of(self.buffer("x").tensor_op.result))
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
-        """Bytes of a tile, with those between two transposes behind that of the source."""
+        """Bytes of a tile, with those between two transposes after that of the source."""
         rows, columns = self.tile_of(op, spans)
         between = 2 if op is self.buffer("x") and self.method in ("naive", "improved") else 1
         return rows.most * self.pitch_of(op, columns) * between
@@ -357,7 +357,7 @@ class LookedUp(Moved):
 class Padded(Moved):
     """The forms of a padding with a number: runs of it around those of the source.
 
-    Runs are stored in ascending order: what is written behind one the next overwrites."""
+    Runs are stored in ascending order: what is written after one the next overwrites."""
 
     def __init__(
         self,
@@ -411,7 +411,7 @@ class Padded(Moved):
         return when("inside", self._inside(spans), [copy])
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """What is before the run, itself, and what is after it; of others the number alone."""
+        """Store the padding before the run, the run, and the padding after it; or padding alone."""
         assert isinstance(outer, Tensor)
         main = Place(outer, self.start_of(home.op, home.spans))
         end, inside = self.first + self.count, self._inside(home.spans)

@@ -1,7 +1,7 @@
 """Softmax and layer normalisation, from their tile programs.
 
 A tile has whole rows, or whole columns where softmax is along another axis than the last. Halves
-are computed on as floats, which lie behind them in each slot: planning counts 6 bytes an element.
+are converted to floats, which lie after them in each slot: planning counts 6 bytes an element.
 What folds need is in the bytes of UB that the primitives keep free.
 """
 
@@ -29,7 +29,7 @@ from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
 class Floats(Tiled):
-    """The forms of a compute of floats, which lie behind the halves of a tile."""
+    """The forms of a compute of floats, which lie after the halves of a tile."""
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of a tile, with the floats of halves."""
@@ -85,7 +85,7 @@ class Normal(Floats):
         return self.versions(several, lambda sizes: self._tile(*sizes))
 
     def _tile(self, rows: int, columns: int) -> list[Statement]:
-        """The operation on so many rows and columns."""
+        """The operation on ``rows`` rows of ``columns`` elements."""
         vectors = Vectors()
         floats = {name: self.floats(home) for name, home in self._homes.items()}
         for name, home in self._homes.items():

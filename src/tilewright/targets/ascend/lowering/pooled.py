@@ -146,7 +146,7 @@ class Pools(Convolutions):
         first = lines.start * self.strides[0] - self.pads[0] - rows.start
 
         def part(count: int, number: Value = 0) -> list[Statement]:
-            """So many lines of results from one on."""
+            """``count`` lines of results, from line ``number`` on."""
             out, sums, taps = ends
             places = out.at(number * size), sums, taps
             row = number * self.strides[0] + first
@@ -173,7 +173,7 @@ class Pools(Convolutions):
         rows: tuple[Value, Value],
         start: Value,
     ) -> list[Statement]:
-        """So many lines of results, from ``start`` on; ``rows`` are the first that the first one's
+        """Lines of results, from ``start`` on; ``rows`` are the first that the first one's
         windows touch, of those of the image in UB, and how many lie there."""
         (out, sums, wide), (first, count) = places, rows
         columns, maximum = self.exact["ow"], self.numbers is not None

@@ -90,5 +90,5 @@ def check_weights(launches: Launches) -> None:
             raise launches.refusal(
                 f"weights {operand.name} are as large as {largest:g} or larger; half precision "
                 f"ends at {LARGEST:g}",
-                "scale the weights down and the results up (a Mul behind the product)",
+                "scale the weights down and the results up (a Mul after the product)",
             )

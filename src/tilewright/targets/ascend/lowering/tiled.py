@@ -42,7 +42,7 @@ class Tiled(Forms):
         """True if tiles are runs of elements."""
         pairs = zip(names, compute.stages[0].inputs, strict=False)
         self.values: dict[str, SSAValue] = {**dict(pairs), "out": compute.output}
-        """Operands by name."""
+        """The operands of the compute, by name."""
         out = buffer_of(compute.output)
         *outer, self.columns = out.tensor_shape
         order = [loop.dim.data for loop in enclosing_loops(compute)]
@@ -57,7 +57,7 @@ class Tiled(Forms):
         return dict(self.program.extents)
 
     def block_of(self, dim: str) -> int:
-        """One: tiles begin at any index."""
+        """The multiple of indices at which tiles along ``dim`` must begin: 1 for all dims."""
         del dim
         return 1
 
@@ -75,7 +75,7 @@ class Tiled(Forms):
         return next(names, PARAMETERS[op.role.data]), kind_of(op)
 
     def main_bytes(self, op: TensorOp) -> int:
-        """Bytes in main memory, with those behind it that copies may touch."""
+        """Bytes in main memory, with those after it that copies may touch."""
         shape = op.result.type.get_shape()
         size = Layout.parse(layout_of(op.result), len(shape)).size(shape)
         return size * WIDTHS[kind_of(op)] + SLACK
@@ -105,8 +105,8 @@ class Tiled(Forms):
         return not op.tensor_shape or op.tensor_shape[-1] < self.columns
 
     def tile_of(self, op: BufferOp, spans: Spans) -> tuple[Span, Span]:
-        """The rows and the columns that a buffer holds; of one element a row the rows are its
-        columns."""
+        """The spans of the rows and of the columns that a buffer holds. A buffer of one element for
+        each row is one row, whose columns are the rows."""
         axes = [spans[axis.dims[0]] if axis.dims else NOTHING for axis in op.window.data]
         *outer, columns = [NOTHING, NOTHING, *axes]
         rows = outer[self._row_axis(op, spans)]
@@ -115,8 +115,8 @@ class Tiled(Forms):
         return rows, columns
 
     def _row_axis(self, op: BufferOp, spans: Spans) -> int:
-        """The axis of a tile's rows, counted from the last but one, -1, on: of outer ones a tile
-        has one index."""
+        """The number of the rows' axis among the outer axes, from -1 for the last one down: a tile
+        has one index of the others."""
         outer = op.window.data[:-1]
         several = (
             number - len(outer)
@@ -202,7 +202,7 @@ class Tiled(Forms):
         return [loop]
 
     def first_free(self) -> int:
-        """The first byte of UB behind all tiles."""
+        """The first byte of UB after all tiles."""
         ops = [op for op in self.program.walk() if isinstance(op, BufferOp) and op.memory == "ub"]
         return max(op.get("address") + op.get("bytes") * op.places for op in ops)
 
@@ -216,7 +216,8 @@ def tiled_kernel(
     longest: int = 0,
 ) -> Program:
     """The kernel of a tile program in the forms that ``make`` gives, without barriers; of the dims
-    of ``ends`` a launch has so many indices, by ``LENGTH``, which is ``longest`` at most."""
+    of ``ends`` a launch has a count of indices that follows from ``LENGTH``, which is ``longest``
+    at most."""
     homes: Homes = {}
     program = program.clone() if ends else program
     forms = Chain(program, lambda compute: make(program, compute, homes))
@@ -233,7 +234,7 @@ def move(
 
 
 def blocks_of(size: Value, width: int) -> Value:
-    """The blocks of 32 bytes that so many elements of a width take."""
+    """The blocks of 32 bytes that ``size`` elements of ``width`` bytes take."""
     return (size * width + (BLOCK - 1)) // BLOCK
 
 

@@ -6,12 +6,12 @@ grid of blocks (``Program.blocks``). What moves and computes become depends on t
 operands: ``Forms`` says it for products of matrices (matrices.py) and for convolutions (images.py).
 Each compute of a program has forms of its own (``Chain``). What one leaves to another waits in a
 buffer; a domain around the first is the part of its dims that the other reads.
-Stages behind the product or the convolution come with the results' way out of L0C: the conversion
+Stages after the product or the convolution come with the results' way out of L0C: the conversion
 and relu with the move to UB, others in UB.
 
 A buffer has the address, the bytes and the slots that the tile program says; the walk holds that
 its tile fits (``Forms.bytes``). What an epilogue needs beside them it takes of the bytes of UB that
-the primitive keeps for itself behind all buffers (``Primitive.reserved``).
+the primitive keeps for itself after all buffers (``Primitive.reserved``).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Home:
     spans: Spans
     """The spans of the dims where the buffer is declared."""
     computed: Spans = field(default_factory=dict[str, Span])
-    """Of what one compute leaves to another, the spans of the dims of which the first makes all."""
+    """Spans of the dims of which the compute that fills it makes all indices, in a domain."""
 
     @property
     def memory(self) -> str:
@@ -103,7 +103,7 @@ class Home:
 
 
 Homes = dict[SSAValue, Home]
-"""By the values of buffers."""
+"""Homes by the values of buffers."""
 
 
 class Forms(ABC):
@@ -115,9 +115,9 @@ class Forms(ABC):
     def __init__(self, program: ProgramOp, compute: ComputeOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes, self.of = program, core, homes, compute
         self.before: list[Statement] = []
-        """Statements in front of all loops, once the walk is done."""
+        """Statements before all loops, once the walk is done."""
         self.work: list[Buffer] = []
-        """Buffers of UB behind the program's, once the walk is done."""
+        """Buffers of UB after the program's, once the walk is done."""
         self.operands = operands_of(compute)
         self.integers = any(element_of(op) == "int8_t" for op, _ in self.operands.values())
 
@@ -214,7 +214,7 @@ class Chain:
         self.computes: dict[ComputeOp, Forms] = {}
         self.buffers: dict[BufferOp, Forms] = {}
         self.tensors: dict[str, Forms] = {}
-        """By name; of what stays on the chip, none."""
+        """Tensors by name; none for what stays on the chip."""
         for op in program.walk():
             if isinstance(op, ComputeOp):
                 self.computes[op] = make(op)
@@ -250,23 +250,24 @@ class Walk:
     program: ProgramOp
     chain: Chain
     tensors: Mapping[str, Tensor]
-    """By the names that the program has for them."""
+    """Tensors by their names in the program."""
     homes: Homes
     """The homes of the program's buffers that the walk has visited."""
     free: Mapping[str, Value] = field(default_factory=dict[str, Value])
     """Dims of which a launch has fewer indices, by ``LENGTH``: how many, at most as many as the
     program."""
     longest: int = 0
-    """The most that ``LENGTH`` is; 0 without such dims."""
+    """The largest value of ``LENGTH``; 0 without such dims."""
     names: dict[str, int] = field(default_factory=dict[str, int])
     shared: list[LoopOp] = field(default_factory=list[LoopOp])
     """The loops that cores share."""
     grid: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Their variables, outermost first, and how many parts there are."""
+    """Variables of these loops, outermost first, and how many parts there are."""
     counters: dict[Loop, tuple[Command, Command]] = field(
         default_factory=dict[Loop, tuple[Command, Command]]
     )
-    """Of loops whose runs are counted: a counter at its start, and what counts."""
+    """For loops whose runs are counted: the command that starts a counter, and the one that
+    counts."""
     ended: list[Value] = field(default_factory=list[Value])
     """The number of indices of parts along dims of ``free``; none where that is not positive."""
 

@@ -2,7 +2,7 @@
 
 What belongs to a row is a block of 8 floats alike; half a block column is every other block, so
 that a repeat has eight rows. Columns that pad the last block become minus infinity. The results,
-as halves, are blocks of the left operand of the product behind.
+as halves, are blocks of the left operand of the next product.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class _Scores:
 
     place: Place
     weights: Place
-    """Where its results lie, halves in as many blocks."""
+    """The place of the softmax's results, halves in as many blocks."""
     rows: Value
     most: int
-    """Rows at most."""
+    """The largest number of rows."""
     columns: Value
     """The number of its block columns."""
     widest: int
@@ -106,8 +106,8 @@ class Weights(Products):
     # The mask.
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
-        """A tile's rows of the mask, each of whole blocks; for rows that there are not, the last
-        one."""
+        """Load a tile's rows of the mask in whole blocks. Padding rows get a copy of the last
+        row."""
         assert isinstance(outer, Tensor)
         op, shape = home.op, home.op.tensor_shape
         batch, heads, rows, columns = (self._span(op, home.spans, axis) for axis in range(4))
@@ -242,7 +242,7 @@ class Weights(Products):
         return [isa.vector(name, column, (column, other), scores.rows // 8, *strides)]
 
     def _by_rows(self, name: str, scores: _Scores, other: Place) -> list[Statement]:
-        """x = name(x, what belongs to its row)."""
+        """out = name(x, y) with one y for each row, in place."""
         around = Loop("k", scores.columns)
         for half in range(2):
             column = scores.column(around.variable, half)
@@ -266,7 +266,7 @@ class Weights(Products):
         return first
 
     def _lowest(self, scores: _Scores) -> list[Statement]:
-        """Minus infinity in the last block's columns that are none."""
+        """Minus infinity in the padding columns of the last block."""
         present, last = self.exact[self.keys], scores.column(scores.columns - 1)
         lowest = f"(float){FOLDS['max'][1]}"
         if isinstance(present, int):

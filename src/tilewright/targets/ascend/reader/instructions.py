@@ -25,7 +25,7 @@ Argument = Place | int | Expr | str | tuple[Place, ...]
 
 @dataclass
 class Settings:
-    """The settings that scalar instructions have made, and those that a block reads as it found
+    """The settings that scalar instructions have made, and those that a block reads before it makes
     them."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -267,7 +267,7 @@ def _scatter(call: Call, repeat: int, *steps: int) -> Command:
 
 
 def _operation(sources: int, scalar: str = "") -> tuple[str, Callable[..., Command]]:
-    """A vector operation of so many operands, with its strides of blocks and of repeats."""
+    """A vector operation of ``sources`` operands, with its strides of blocks and of repeats."""
     places = sources + 1
     return f"{'ub ' * places}{scalar} value {'value ' * (2 * places)}", _vector
 

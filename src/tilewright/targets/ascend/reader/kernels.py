@@ -264,7 +264,7 @@ class _Reader:
         return name
 
     def _constant(self, tree: Tree[Token], variables: frozenset[str]) -> None:
-        """A constant of a block, in front of all statements."""
+        """A constant of a block, before all statements."""
         name, value = self._named(tree, variables)
         place = {str(BLOCK_INDEX)} if self.blocks > 1 else set[str]()
         self.constants.append((name, self._value(value, variables | place)))

@@ -87,7 +87,7 @@ def _parser(start: str) -> Lark:
 
 
 def parsed(text: str, start: str = "file") -> Tree[Token]:
-    """The tree of a text; refuses (``cce-syntax``) what is no kernel, with the line."""
+    """The tree of a text; refuses (``cce-syntax``) other texts, with the line."""
     if len(text) > MOST_TEXT:
         raise refuse("cce-syntax", f"{len(text)} characters; a kernel has {MOST_TEXT} at most")
     depth = deepest = 0

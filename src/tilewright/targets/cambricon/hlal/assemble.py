@@ -45,7 +45,7 @@ class Program:
     relocations: tuple[int, ...]
     """Words whose immediate is an address, and grows with ``base``."""
     places: tuple[tuple[Place, ...], ...]
-    """Of every word: its own line, then the calls that led to it, the program's line last."""
+    """For every word, its own line, then the calls that led to it, the program's line last."""
     vsm_bytes: int
     msm_bytes: int
     """Most of each scratchpad that on-chip arrays take at a time."""

@@ -44,7 +44,7 @@ _SHORT: dict[str, dict[int, tuple[int, ...]]] = {
     "tensor": {1: (3,), 2: (0, 3), 3: (1, 2, 3), 4: (0, 1, 2, 3)},
     "filter": {1: (3,), 2: (0, 3), 3: (0, 2, 3), 4: (0, 1, 2, 3)},
 }
-"""Which axes a declaration of fewer than four names; the others are 1."""
+"""Axes whose extents a declaration of 1 to 4 extents gives, by their number; the others are 1."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class DataSegment:
     """The arrays and scalars of a program, in the order of their addresses."""
 
     scope: Scope
-    """Their names."""
+    """The names of the arrays and scalars."""
     arrays: list[SegmentedArray] = field(default_factory=list[SegmentedArray])
     scalars: list[ScalarWord] = field(default_factory=list[ScalarWord])
     tables: dict[tuple[str, tuple[float, ...]], DataTable] = field(

@@ -36,7 +36,7 @@ from tilewright.targets.cambricon.isa import BY_MNEMONIC, Immediate, Register, e
 from tilewright.targets.cambricon.statements import MAX_PROBLEMS, Label, Part, Statement
 
 MAX_DEPTH = 64
-"""Calls within calls."""
+"""The deepest nesting of calls within calls."""
 
 MAX_CALLS = 1 << 17
 """Calls of macros and blocks in one program."""
@@ -59,7 +59,7 @@ class Expansion:
 
     statements: list[Statement] = field(default_factory=list[Statement])
     places: list[tuple[Place, ...]] = field(default_factory=list[tuple[Place, ...]])
-    """Of every instruction: its own line, then the calls that led to it."""
+    """The places of every instruction in the text: its own line, then the calls that led to it."""
     relocations: list[int] = field(default_factory=list[int])
     """Instructions that have an address in main memory."""
     most_vsm: int = 0
@@ -78,7 +78,7 @@ class _Frame:
     vsm: int = 0
     msm: int = 0
     kinds: tuple[str, ...] = ()
-    """Of the macros around: each must allow a statement."""
+    """The kinds of the macros around: each must allow a statement."""
 
 
 def expand(

@@ -22,7 +22,8 @@ def computes(mnemonic: str) -> bool:
 
 
 def allowed_in(mnemonic: str, kind: str) -> str:
-    """Why a mnemonic may not stand in a macro of this kind ("C" or "IO"); "" where it may.
+    """The reason why a mnemonic may not stand in a macro of this kind ("C" or "IO"); "" where it
+    may.
 
     An IO-Macro holds transfers between main memory and the scratchpads, a C-Macro computes. Scalar
     statements and branches are in both: they count addresses and sizes.

@@ -55,7 +55,7 @@ class SegmentedArray:
     name: str
     kind: str
     axes: tuple[Axis, ...]
-    """In the order of the declaration: n, h, w, c or co, kh, kw, ci."""
+    """Axes in the order of the declaration: n, h, w, c or co, kh, kw, ci."""
     order: tuple[int, ...]
     """Axes from the outermost in memory to the innermost."""
     element_bytes: int

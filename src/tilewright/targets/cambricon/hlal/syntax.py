@@ -156,7 +156,7 @@ class Assertion:
 
 @dataclass(frozen=True)
 class Barrier:
-    """``@barrier``: what stands before is finished before what follows begins."""
+    """``@barrier``: all statements before it are complete before the ones after it start."""
 
     at: Place
 

@@ -221,7 +221,8 @@ OPERATORS: Mapping[tuple[str, int], Callable[..., int | float]] = {
     ("==", 2): _truth(operator.eq),
     ("!=", 2): _truth(operator.ne),
 }
-"""Of integers, ``/`` rounds down and ``%`` has the sign of the divisor."""
+"""Operators by symbol and number of operands. ``/`` of integers rounds down, and ``%`` has the sign
+of the divisor."""
 
 FUNCTIONS: Mapping[tuple[str, int], Callable[..., int | float]] = {
     ("min", 2): min,

@@ -23,12 +23,13 @@ class Batches(Pixels):
     """The batches of one product."""
 
     gathered: Gathered | None = None
-    """Where a group's pixels are gathered, those of the tile at hand."""
+    """The gather buffers of a group's pixels in the current tile; None where pixels are not
+    gathered."""
     biases_at: list[Value | None]
     """Addresses of the biases of each part."""
 
     def _take(self, channels: Value) -> None:
-        """Sum up so many channels at once."""
+        """Sum up ``channels`` output channels at once."""
         e = self.e
         self.co = channels
         self.co_register = e.reg(channels)

@@ -36,11 +36,11 @@ class Axis:
     before: Value
     """Indices of the box that lie before the tensor's first."""
     whole: bool
-    """Whether it always spans the whole axis."""
+    """True if the box always spans the whole axis."""
     padded: bool
-    """Whether some tile's box reaches beyond the tensor."""
+    """True if some tile's box reaches beyond the tensor."""
     may_be_empty: bool = False
-    """Whether some tile's box may lie in the padding alone."""
+    """True if some tile's box may lie in the padding alone."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Box:
     strides: tuple[Value, ...]
     """Bytes along each logical axis."""
     count: Value
-    """Elements."""
+    """The number of elements in the box."""
 
 
 def axis_of(
@@ -99,14 +99,14 @@ class Runs:
     """A box as runs of bytes that are contiguous in both memories."""
 
     elements: Value
-    """Of one run."""
+    """The number of elements in one run."""
     loops: tuple[tuple[Value, int], ...]
-    """How many runs along each axis, outermost first, and the bytes between them in memory."""
+    """The number of runs along each axis, outermost first, and the bytes between them in memory."""
     address: Value
-    """Where the first begins, from the start of main memory; ``offset`` is added to it."""
+    """Bytes from the start of main memory to the first run; ``offset`` is added to it."""
     offset: int
     may_be_empty: bool = False
-    """Whether some tile's box has no runs."""
+    """True if some tile's box has no runs."""
 
 
 def runs_of(e: Emitter, box: Box, place: TensorPlace, order: tuple[int, ...]) -> Runs:

@@ -20,8 +20,8 @@ every few: the scalar instructions of a slot pass meanwhile."""
 
 
 ALONE = 36
-"""Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
-meanwhile, and the last sums of a tile are few."""
+"""Cycles of a pixel from which on its sums are finished by themselves: they hide the scalar
+instructions, and few sums of a tile are left at its end."""
 
 
 RINGS_APART = 32
@@ -43,7 +43,7 @@ class Choices(Code):
                 raise refuse("lower-bias", "the bias differs from row to row", c.where)
         epilogue = epilogue_of(c.compute.stages, c.where)
         self.split = c.output.buffer.accumulates is not None
-        """Whether sums are added to those of tiles before."""
+        """True if sums are added to those of tiles before."""
         # Sums of several tiles start with the bias, or with zeros.
         zeros = epilogue.relu or (self.split and self.bias is None)
         self.epilogue = replace(epilogue, needs_zeros=zeros)
@@ -58,24 +58,24 @@ class Choices(Code):
         self.columns, self.band = banded(c, self.w, self.rows, self.columns)
         """Windows along a row, and the pixels that a product computes at once."""
         self.multiply = "VMM"
-        """Or MMV."""
+        """The instruction of the products: VMM or MMV."""
         if not c.transfers.by_segment(self.w):
             self._plain_weights()
         self.parts = self._parts()
         """A pixel's channels, as they are summed up at once."""
         self.rings = self._rings()
         self.dense = self.columns.dilation == 1 and not c.nest.inside(self.x)
-        """Whether the pixels below a row of the kernel are one vector."""
+        """True if the pixels below a row of the kernel are one vector."""
         self.dense |= self.rings > 0
         residual = self.epilogue.residual
         self.residual = None if residual is None else c.nest.operands[residual.buffer]
         self.parted = bool(c.nest.inside(c.output)) and not self.split
-        """Whether loops within the result's residency step through a pixel's channels."""
+        """True if loops within the result's residency step through a pixel's channels."""
         self._check_loops()
         cycles = self._pixel_cycles()
         self.slots_per_pixel = self.split or cycles >= LONG
         self.slots_per_row = self.dense and cycles >= LONG * self.rows.kernel
-        """Whether issue slots follow each pixel, or each row of the kernel."""
+        """True if issue slots follow each row of the kernel; ``slots_per_pixel``: each pixel."""
         self._reserve()
         products = c.nest.tile_size("kh") * len(self.parts)
         between = cycles / (products if self.slots_per_row else len(self.parts))
@@ -176,7 +176,7 @@ class Choices(Code):
         self.size = size
         lanes = lanes_of(c.machine)
         self.step_cycles = -(-size // lanes)
-        """Of the vector unit's longest instruction for the sums of a batch."""
+        """Cycles of the vector unit's longest instruction for the sums of a batch."""
         self.product_cycles = self._row_cycles(self.columns.kernel) // len(self.parts)
 
     def _replicate(self, tile: Tile) -> None:

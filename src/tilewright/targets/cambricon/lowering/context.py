@@ -24,7 +24,7 @@ class Context:
     nest: Nest
     transfers: Transfers
     addresses: int
-    """How many addresses of pooled columns and results registers may hold."""
+    """The most addresses of pooled columns and results that registers may hold."""
     machine: Machine
     temporaries: Temporaries
     matrix_temporaries: Temporaries
@@ -68,7 +68,7 @@ class Code:
         self.c, self.e = context, context.e
 
     def prologue(self) -> None:
-        """Emit the code that runs before all tiles: none."""
+        """Emit the code that runs before all tiles; the base class has none."""
 
     def emit(self, tile: Tile) -> None:
         """Emit the code of one tile."""

@@ -53,7 +53,8 @@ class Emitter:
         try:
             yield
         finally:
-            # In front of what was moved out of it: branches to seldom code lead forwards.
+            # Placed before the blocks that are moved out of it: branches to cold code lead
+            # forwards.
             self._outlined[place:place] = self._body
             self._body = around
 
@@ -202,14 +203,14 @@ class Emitter:
         self.emit("J", label)
 
     def if_positive(self, value: Value, label: str) -> None:
-        """Go there if value > 0."""
+        """Branch to ``label`` if ``value`` > 0."""
         if isinstance(value, Register):
             self.emit("CB", value, label)
         elif value > 0:
             self.jump(label)
 
     def if_less(self, a: Value, b: Value, label: str) -> None:
-        """Go there if a < b."""
+        """Branch to ``label`` if ``a`` < ``b``."""
         self.if_positive(self.subtract(b, a), label)
 
     def repeat(self, count: Value, body: Callable[[], None], *, least: int = 0) -> None:

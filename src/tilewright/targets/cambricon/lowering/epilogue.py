@@ -39,7 +39,7 @@ class Epilogue:
     residual: Residual | None
     relu: bool
     shift: int | None
-    """Of requantise; None without."""
+    """Bits by which requantise shifts right; None without that stage."""
     table: StageOp | None
     wide_result: bool
     limits: tuple[tuple[str, int], ...] = ()
@@ -48,11 +48,11 @@ class Epilogue:
     places: tuple[int, ...] = ()
     """Addresses of vectors of them."""
     needs_zeros: bool = False
-    """Whether ``placed`` makes a vector of zeros, which ReLU compares with."""
+    """True if ``placed`` makes a vector of zeros, which ReLU compares with."""
     zeros: int = 0
-    """Its address."""
+    """Address of the vector of zeros."""
     number: int = 0
-    """Of the table."""
+    """The number of the table."""
 
     @property
     def bytes(self) -> int:

@@ -143,7 +143,7 @@ class Flat:
             self.store_stream.flush()
 
     def _begin(self, take: str) -> None:
-        """Before the first tile, there is none to compute."""
+        """Before the first tile, there is no tile to compute."""
         e, first = self.e, self.e.label("before_first")
         e.if_positive(e.subtract(BEFORE_FIRST + 1, self.level), first)
         with e.outlined():
@@ -189,7 +189,7 @@ class Flat:
             self._where_advanced(load.depth, fill)
 
     def _where_first(self, depth: int, label: str) -> None:
-        """Go there in the first round of so many loops."""
+        """Branch to ``label`` in the first iteration of the ``depth`` outermost loops."""
         e, total = self.e, self.now[0]
         for at in self.now[1:depth]:
             total = e.add(total, at)

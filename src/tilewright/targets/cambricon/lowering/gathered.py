@@ -51,19 +51,19 @@ class Gathered:
     e: Emitter
     address: int
     channels: int
-    """Of a group."""
+    """Channels of one group."""
     columns: Sliding
     image_row: Value
     image_pixel: Value
     """Bytes from one row of the image to the next, and from one pixel."""
     next_source: Register | None = None
-    """Where the column that comes lies in the image; None where no more does."""
+    """Address in the image of the next column to gather; None after the last."""
     put: Register | None = None
-    """Its place in the first ring."""
+    """Address in the first ring to which that column is gathered."""
     rows: int = 0
-    """Of the kernel, in the image."""
+    """Rows of the kernel that lie in the image."""
     moves: bool = False
-    """Whether the next window begins one column further."""
+    """True if the next window begins one column further."""
 
     @property
     def column(self) -> int:

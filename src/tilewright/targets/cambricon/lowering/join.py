@@ -22,10 +22,10 @@ TOGETHER = 4
 """Parts that one loop copies: each takes registers."""
 
 INSTRUCTIONS = 3
-"""Of a run of one part: the copy, and the steps to the next places."""
+"""Instructions of a run of one part: the copy, and the steps to the next places."""
 
 UNROLLED = 4
-"""Runs of each part whose instructions stand one after the other."""
+"""The most runs of a part whose instructions are unrolled."""
 
 
 class Join(Code):
@@ -52,7 +52,7 @@ class Join(Code):
             for part in self.parts
         ]
         self.cycles = [float(max(row, INSTRUCTIONS)) for row in rows]
-        """Of a run of each part."""
+        """Cycles of a run of each part."""
         # Tiles that come while others are copied do so one by one; those of one slot cannot.
         if all(part.slots > 1 for part in self.parts):
             c.transfers.space_slots(UNROLLED * sum(self.cycles[:TOGETHER]))
@@ -93,7 +93,8 @@ class Join(Code):
         cycles: float,
     ) -> Value:
         """All runs of some parts, ``whole`` bytes apart in the result; where the next part's first
-        one goes. There are so many loops of so many ``runs``, which take so many cycles."""
+        one goes. ``runs`` is the number of loops, and of runs in each; a loop takes ``cycles``
+        cycles."""
         e, element = self.e, self.c.output.element
         sizes = [e.multiply(count, element) for count in counts]
         copied: Value = 0

@@ -55,7 +55,8 @@ The lowering takes as many registers as it likes; tidying says how many are aliv
 (tidy.py). A kernel is lowered with the first way that leaves it enough."""
 
 Image = Callable[[bytes], int]
-"""Puts 16-bit elements into main memory, each content once; their address."""
+"""Function that puts 16-bit elements into main memory, equal content once, and returns the
+address."""
 
 
 CODES: Mapping[str, type[Code]] = {
@@ -70,14 +71,14 @@ CODES: Mapping[str, type[Code]] = {
     "concat": Join,
     "maximum_gradient": MaximumGradient,
 }
-"""By the anchor's operation; all others are maps."""
+"""Code by the anchor's operation; all other operations are maps."""
 
 MATRIX_CODES: Mapping[str, type[Code]] = {
     "matmul": Outer,
     "max_pool": MatrixPool,
     "average_pool": MatrixMean,
 }
-"""Where the result, or the image, lies in the matrix scratchpad."""
+"""Code of operations whose result, or image, lies in the matrix scratchpad."""
 
 PlaceWeights = Callable[[WeightRequest], PlacedWeights]
 """Places a kernel's weights, and finds an earlier kernel that issues their first load."""
@@ -97,7 +98,7 @@ class Lowered:
     resident: Mapping[TensorOp, Segments] = field(default_factory=dict[TensorOp, Segments])
     """The cuts of the weights that it finds in the matrix scratchpad."""
     tables: Filled = ()
-    """What it leaves in the machine's tables."""
+    """The content that it leaves in the machine's tables."""
     registers: int = 0
     """Scalar registers that are alive together."""
 
@@ -188,7 +189,7 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
 
 
 def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
-    """The end of VSM; no buffer lies in the part in front of it, either."""
+    """The end of VSM; no buffer lies in the part before it, either."""
     temporaries = _temporaries(nest, machine, "vsm")
     end = max(
         (

@@ -66,7 +66,8 @@ def assigned(code: Sequence[Statement], clobbers: Clobbers) -> dict[int, int]:
     numbers: dict[int, int] = {}
     members: list[int] = []
     blocked: list[int] = []
-    """Of each register of the machine: those that lie in it, and those that these meet."""
+    """For each register of the machine, as bits: the registers that lie in it, and those that they
+    meet."""
     for register, others in meeting.items():
 
         def fits(number: int, register: int = register, others: int = others) -> bool:

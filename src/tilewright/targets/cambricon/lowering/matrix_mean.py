@@ -28,7 +28,7 @@ class MatrixMean(Code):
         c = self.c
         self.x, access = c.source(c.anchor, 0)
         if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["relu"]):
-            raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
+            raise refuse("lower-epilogue", "only ReLU may follow pooling", c.where)
         if "c" not in access[self.x.order[-1]].dims:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
         if (

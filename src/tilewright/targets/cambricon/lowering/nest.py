@@ -48,7 +48,7 @@ class Nest:
     loops: list[LoopOp]
     """Outermost first; loops that run once left out."""
     loads: list[Filled]
-    """In program order; those whose tensors earlier kernels have left come first."""
+    """Loads in program order; those whose tensors earlier kernels have left come first."""
     output: Filled
     compute: ComputeOp
     operands: Mapping[BufferOp, Operand]

@@ -48,7 +48,7 @@ class Lowering:
     machine: Machine
     bases: Mapping[str, int]
     shared: Counter[int] = field(default_factory=Counter[int])
-    """How many kernels read the weights at an offset."""
+    """The number of kernels that read the weights at an offset."""
     parts: list[list[Statement]] = field(default_factory=list[list[Statement]])
     """The statements of every kernel."""
     image: bytearray = field(default_factory=bytearray)
@@ -60,14 +60,14 @@ class Lowering:
     """Weights that are copied into the region of constants: offset in the arena and cut -> place
     in the region."""
     prefetched: bool = False
-    """Whether each kernel's first weights are there, as if a kernel before had loaded them."""
+    """True if each kernel's first weights are there, as if a kernel before had loaded them."""
     beside: Variants = field(default_factory=dict[tuple[tuple[str, int], ...], Machine])
 
     def __post_init__(self) -> None:
         self.prefetches = Prefetches(self.machine)
         self.placed: PlacedWeights | None = None
         self.tables: Filled = ()
-        """What the last kernel has left in the machine's tables."""
+        """The content that the last kernel has left in the machine's tables."""
         self.constants: dict[int, int] = {}
         """Offset in the arena of weights and place in the region of constants of those that stay
         on the chip."""
@@ -81,7 +81,7 @@ class Lowering:
         nodes: tuple[str, ...] = (),
         cycles: float = 0.0,
     ) -> None:
-        """Append a kernel that takes about so many cycles. Raises TilewrightError."""
+        """Append a kernel that takes about ``cycles`` cycles. Raises TilewrightError."""
         machine, rooms = self.machine, tuple(program.room_of.items())
         if rooms:
             if rooms not in self.beside:

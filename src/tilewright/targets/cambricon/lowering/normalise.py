@@ -31,7 +31,7 @@ class Lrn(Code):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         c = self.c
-        self.stands_alone(f"{c.anchor.operation.data} takes nothing behind it")
+        self.stands_alone(f"{c.anchor.operation.data} takes no stage after it")
         self.inputs = [c.source(c.anchor, i)[0] for i in range(len(c.anchor.inputs))]
         self.x = self.inputs[0]
         if any(operand.order[-1] != 1 for operand in self.inputs):
@@ -147,7 +147,7 @@ class Softmax(Code):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         c = self.c
-        self.stands_alone(f"{c.anchor.operation.data} takes nothing behind it")
+        self.stands_alone(f"{c.anchor.operation.data} takes no stage after it")
         self.x, access = c.source(c.anchor, 0)
         last = self.x.order[-1]
         # Axes after the reduced one may be there if they have one element.

@@ -25,7 +25,7 @@ class Operand:
     machine: Machine
     bases: Mapping[str, int]
     moved_to: int | None = None
-    """Where the first slot lies instead of at the buffer's address."""
+    """Address of the first slot, if that is not the buffer's address."""
     segments: Segments | None = None
     """The cut of weights that stay."""
 

@@ -33,7 +33,7 @@ class Outer(Code):
             raise refuse("lower-bias", "outer products take no bias", c.where)
         self.epilogue = epilogue_of(c.compute.stages, c.where)
         if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["requantise"]):
-            raise refuse("lower-epilogue", "outer products take no map behind them", c.where)
+            raise refuse("lower-epilogue", "an outer product takes no map after it", c.where)
         for operand, dim in ((self.x, self.rows), (self.w, "co")):
             self._check_layout(operand, dim)
         self.stays_whole(c.output)

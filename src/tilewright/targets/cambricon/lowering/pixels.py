@@ -19,7 +19,7 @@ Steps = Sequence[Callable[[], None]]
 
 
 class Pixel(Protocol):
-    """Emits one pixel; ``between`` stands between its products."""
+    """Function that emits the code of a pixel, with ``between`` between its products."""
 
     def __call__(self, between: Steps = ()) -> None:
         """Emit the code, with the given steps in between."""
@@ -30,16 +30,16 @@ class Pixels(Choices):
     """The numbers of a tile from which its pixels' code is emitted."""
 
     full = True
-    """Whether the windows at hand have all columns."""
+    """True if the current windows have all columns."""
     product = 0.0
     """Cycles of one product of the windows at hand; 0 where they are not known."""
     at: Register
     """Address of the pixel's sums."""
     alone = False
-    """Whether a batch has one pixel: its sums begin where the batch's do."""
+    """True if a batch has one pixel: its sums begin where the batch's do."""
     ci: Value
     co: Value
-    """Of the tile: input channels, and output channels that are summed up at once."""
+    """Output channels of the tile that are summed up at once; ``ci``: its input channels."""
     co_register: Register
     pixel: Value
     row: Value
@@ -51,7 +51,7 @@ class Pixels(Choices):
     added: Register | None = None
     """Addresses of what is pending in the result and the residual."""
     next_places: list[Register]
-    """Those of the pixels at hand, where a pixel's channels are parted; others lie side by side
+    """Addresses of the current pixels, where a pixel's channels are parted; others lie side by side
     with the pending ones."""
     sizes: list[int]
     """Bytes of an element in them."""
@@ -63,7 +63,7 @@ class Pixels(Choices):
     """Address of the biases of what is pending."""
     base: Register
     halves: Register
-    """Where a batch's sums begin; and that and where those of the next one do, added up."""
+    """Sum of the addresses of two batches' sums; ``base``: that of the current one."""
 
     def each_pixel(
         self, at: Register, matrices: list[Register], width: Value, kernel: Value
@@ -206,7 +206,7 @@ class Pixels(Choices):
 
     @property
     def _own(self) -> list[Register]:
-        """Addresses of what is pending."""
+        """Addresses of the pending results and residuals."""
         return [register for register in (self.result, self.added) if register is not None]
 
     def _pass(self, count: Value) -> None:

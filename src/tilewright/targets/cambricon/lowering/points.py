@@ -33,7 +33,7 @@ class Points(Code):
         stages = c.compute.stages
         self.rest: Epilogue | None = epilogue_of(stages, c.where) if len(stages) > 1 else None
         if self.rest is not None and self.rest.residual is not None:
-            raise refuse("lower-epilogue", "a map takes no residual behind it", c.where)
+            raise refuse("lower-epilogue", "a map takes no residual after it", c.where)
         if self.name not in (*PAIRS, "relu", "clip", "requantise", *tables.FUNCTIONS):
             raise refuse("lower-epilogue", f"the vector unit has no {self.name}", c.where)
         self.limits = limits_of(stage) if self.name == "clip" else []

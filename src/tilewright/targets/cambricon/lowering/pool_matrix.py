@@ -1,7 +1,7 @@
 """Maximum pooling of images in the matrix scratchpad: its unit compares what a window holds.
 
 The matrix unit takes the square of the lanes in elements a cycle where the vector unit takes the
-lanes, and its scratchpad holds so many rows that transfers are few. It has no maximum, but results
+lanes, and its scratchpad holds enough rows for transfers to be few. It has no maximum, but results
 of 16 bits saturate: with K = -2**15 in every element,
 
     s = a - r + K      saturates at K where a < r
@@ -69,7 +69,7 @@ class MatrixPool(Pool):
         e.emit("OP", e.reg(self.least), low, n, e.reg(self.ones), e.reg(lanes))
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
-        """Pixels whose windows have as many columns."""
+        """Emit a batch of pixels whose windows have the same number of columns."""
         e, slide = self.e, self.columns
         reach = e.multiply(e.subtract(run.width, 1), slide.dilation)
         columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), slide.stride), reach), 1)
@@ -108,7 +108,7 @@ class MatrixPool(Pool):
         e.unrolled(e.subtract(run.rows, 1), UNROLLED, further)
 
     def _copy(self, count: Value) -> None:
-        """Copy the results of so many pixels to VSM."""
+        """Copy the results of ``count`` pixels to VSM."""
         e, item, stride = self.e, 2 * self.c.nest.tile_size("c"), self.columns.stride
         ones, unit = e.reg(self.ones), e.reg(1)
         to = e.variable(self.result)

@@ -20,7 +20,7 @@ from tilewright.targets.cambricon.lowering.windows import Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
 
 MOST_ELEMENTS = 1 << 17
-"""Of a window whose mean is exact; larger ones only if they are a power of two."""
+"""Most elements of a window whose mean is exact; larger ones only if they are a power of two."""
 
 
 def check_area(area: int, where: str) -> None:
@@ -48,7 +48,7 @@ class Pool(Code):
         if self.average and (self.rows.dilation, self.columns.dilation) != (1, 1):
             raise refuse("lower-window", "the mean of a window with dilation", c.where)
         if [stage.operation.data for stage in c.compute.stages[1:]] not in ([], ["relu"]):
-            raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
+            raise refuse("lower-epilogue", "only ReLU may follow pooling", c.where)
         self.relu = self.epilogue.relu
         self.area = self.rows.kernel * self.columns.kernel
         if self.average:

@@ -18,7 +18,7 @@ After::
     kernel 1: MLOAD weights of 1, VLOAD x, MLOAD weights of 2, compute, VSTORE y
     kernel 2: VLOAD y (waits for the store), compute
 
-A load in front of the first tile waits until that tile's operands are there: beside them it would
+A load before the first tile waits until that tile's operands are there: beside them it would
 take half of the bandwidth, while no product runs.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
@@ -42,7 +42,7 @@ AMPLE = 2.0
 take half of the bandwidth."""
 
 Interval = tuple[int, int]
-"""First byte, and the one after the last."""
+"""An interval of bytes: the first one, and the one after the last."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class PlacedWeights:
     """The place of a kernel's weights, and the load that an earlier kernel issues for them."""
 
     base: int
-    """Where their first slot begins in the matrix scratchpad."""
+    """Address of the first slot of the weights in the matrix scratchpad."""
     prefetch: FirstLoad | None = None
-    """What an earlier kernel loads."""
+    """The load that an earlier kernel issues."""
     slot: int | None = None
     """The number of that kernel."""
 
@@ -107,8 +107,8 @@ class PrefetchSlot:
     """A remark that stands there; it is found by identity."""
     registers: tuple[Register, ...]
     waits: bool = False
-    """Whether the first tile's operands come in front of it: beside them, the load would take half
-    of the bandwidth, and the first product wait."""
+    """True if the first tile's operands come before it: beside them, the load would take half of
+    the bandwidth, and the first product wait."""
 
 
 @dataclass
@@ -119,7 +119,7 @@ class _Passed:
     slot: PrefetchSlot | None
     cycles: float
     load: FirstLoad | None = None
-    """What its slot holds."""
+    """The load that takes the kernel's slot."""
     owner: int = 0
     """The number of the kernel that this is for."""
 
@@ -149,7 +149,7 @@ class Prefetches:
         possible = [choice for choice in whole if choice.slot is not None]
 
         def left(choice: PlacedWeights) -> tuple[int, int]:
-            """Bytes beside the weights for a kernel that follows, best in front of them: what takes
+            """Bytes beside the weights for a kernel that follows, best before them: what takes
             all of the scratchpad begins there."""
             return max(choice.base, room - choice.base - request.bytes), choice.base
 
@@ -195,7 +195,7 @@ class Prefetches:
         slot: PrefetchSlot | None,
         cycles: float,
     ) -> None:
-        """A kernel has been lowered that takes so many cycles when its first weights are there."""
+        """Record a lowered kernel: ``cycles`` are those with its first weights on the chip."""
         self._passed.append(_Passed(tuple(used), slot, cycles))
 
     @property

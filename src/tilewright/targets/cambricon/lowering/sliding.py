@@ -25,7 +25,7 @@ class Sliding:
     out: str
     """The dim along which the window slides."""
     cut: tuple[int, ...] = ()
-    """How many positions of the kernel meet the image where some do not; ascending."""
+    """Numbers of the kernel's positions that meet the image where some do not; ascending."""
     apart: int | None = None
     """The input's axis of the kernel's positions, where that is another one."""
 

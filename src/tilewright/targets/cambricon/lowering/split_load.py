@@ -41,9 +41,9 @@ class SplitLoad:
     """The loads of one operand's tiles, a part of each by way of VSM."""
 
     elements: int
-    """Of that part."""
+    """Elements of the part that goes through VSM."""
     place: int
-    """Where it lies in VSM."""
+    """Address of that part in VSM."""
     unit: int
     """The address of a one."""
     spent: float
@@ -51,9 +51,9 @@ class SplitLoad:
     rate: float
     """Bytes that main memory moves in a cycle."""
     rounds: Register
-    """Of the loop that waits."""
+    """Iterations that are left of the loop that waits."""
     copied: Register
-    """Where the part in VSM belongs."""
+    """Address in the matrix scratchpad to which the part in VSM is copied."""
     to_copy: Register
     """Positive until it is there."""
 
@@ -109,7 +109,8 @@ def split_load_of(
     busy: float,
     moves: float,
 ) -> SplitLoad | None:
-    """The split load of tiles of so many elements at least and at most; None where it does not pay.
+    """The split load of tiles of ``sizes`` elements, the least and the most; None where it does not
+    pay.
 
     ``busy`` and ``moves`` are cycles of a tile's products and of its other moves.
     """

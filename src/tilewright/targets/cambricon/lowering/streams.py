@@ -19,7 +19,7 @@ MAX_LOOPS = 2
 """Loops over runs that a stream counts; boxes with more loops move at once."""
 
 IDLE = -(1 << 30)
-"""What a scheduler's gate holds while nothing waits: no tile takes so many cycles."""
+"""The value of a scheduler's gate while nothing waits: no tile takes that many cycles."""
 
 
 class Stream:
@@ -143,7 +143,7 @@ class TransferScheduler:
     def issue_slot(self, cycles: float | None = None) -> None:
         """One transfer, if one is left and due: two cycles where none is.
 
-        It stands so many ``cycles`` after the slot before.
+        It stands ``cycles`` cycles after the slot before.
         """
         e = self.e
         go, back = e.label("move"), e.label("moved")

@@ -25,7 +25,7 @@ class KernelTables:
         self._loaded, self._where = dict(loaded), where
         self._used: dict[int, bytes] = {}
         self.loads: dict[int, bytes] = {}
-        """What the kernel loads: 16-bit elements by the number of the table."""
+        """The tables that the kernel loads: 16-bit elements by the number of the table."""
 
     def number(self, data: bytes) -> int:
         """The table of the kernel that has these contents. Raises TilewrightError."""

@@ -20,10 +20,10 @@ class Temporaries:
     where: str
     used: int = 0
     beside: int = 0
-    """Bytes in front of them that no buffer uses, either."""
+    """Bytes before them that no buffer uses, either."""
 
     def beside_them(self, size: int) -> int:
-        """The address of ``size`` bytes in front of them."""
+        """The address of ``size`` bytes before them."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         assert size <= self.beside
         address = self.start - self.beside

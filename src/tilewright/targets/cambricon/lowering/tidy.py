@@ -42,10 +42,10 @@ FOLDED: Mapping[str, Callable[..., int]] = {
     "SMUL": operator.mul,
     "SMOVE": int,
 }
-"""Those that are computed now where their operands are known."""
+"""Instructions that are computed at compile time where their operands are constants."""
 
 Uses = dict[int, list[tuple[int, int]]]
-"""Of a register: the statements that read it, and the places of their operands."""
+"""Register -> the statements that read it, and the places of their operands."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _values(code: Sequence[Statement], clobbers: Clobbers) -> Mapping[int, int]:
     writes = _writes(code, clobbers)
     known: dict[int, int] = {}
     values: dict[int, int] = {}
-    # In the order of the text: a definition in front of its uses, which others are not known by.
+    # In the order of the text: a definition before its uses; other registers are not tracked.
     for number, statement in enumerate(code):
         fold, target = FOLDED.get(statement.mnemonic), statement.written
         if (

@@ -46,7 +46,7 @@ class Transfers:
         self.segments: dict[TensorOp, Segments] = {}
         """The cuts of weights that are laid out by segment."""
         self.resident: dict[TensorOp, Segments] = {}
-        """Those of them that stay on the chip."""
+        """The cuts of weights that stay on the chip."""
         self.copies: dict[TensorOp, int] = {}
         """Addresses of segments that are copies, as other kernels read the original."""
         self.packed: dict[TensorOp, tuple[int, int]] = {}
@@ -84,13 +84,13 @@ class Transfers:
     def issue_slot(self, cycles: float | None = None) -> None:
         """A place in a tile's code where a stream may issue a transfer.
 
-        It stands so many ``cycles`` after the slot before, if not as many as others do.
+        It stands ``cycles`` cycles after the slot before; None: as many as other slots do.
         """
         if self.scheduler is not None:
             self.scheduler.issue_slot(cycles)
 
     def space_slots(self, interval: float) -> None:
-        """Say that tiles have issue slots throughout, so many cycles apart."""
+        """Say that tiles have issue slots throughout, ``interval`` cycles apart."""
         self.interval = interval
 
     def on_refill(self, operand: Operand, refill: Refill) -> None:
@@ -117,7 +117,7 @@ class Transfers:
     def split_load(self, operand: Operand, busy: float, t: Temporaries) -> SplitLoad | None:
         """Let weights come by both DMAs: those that have two slots, and are others in each tile.
 
-        A tile's products take so many cycles of the matrix unit.
+        A tile's products take ``busy`` cycles of the matrix unit.
         """
         tensor, loops, depth = operand.buffer.tensor_op, self.nest.loops, self._depth(operand)
         cut = self.segments.get(tensor)

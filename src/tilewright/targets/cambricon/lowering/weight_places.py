@@ -24,7 +24,7 @@ class WeightPlaces:
         self.temporaries = temporaries
         """The end of the matrix scratchpad, which buffers leave to the primitive."""
         self.slot: PrefetchSlot | None = None
-        """Where a load for a later kernel may stand."""
+        """The place for a load for a later kernel."""
 
     def _results(self) -> tuple[Interval, ...]:
         """The bytes of results in the matrix scratchpad, and of temporaries."""

@@ -32,9 +32,9 @@ class Segments:
     rows: int
     row_step: int
     width: int
-    """Of the kernel."""
+    """Columns of the kernel; ``rows``: its rows."""
     transposed: bool
-    """Whether the tensor has input channels first."""
+    """True if the tensor has input channels first."""
     band: int = 1
     """Neighbouring pixels that one product computes, each with the weights at its place."""
     stride: int = 1

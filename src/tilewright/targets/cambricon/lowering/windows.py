@@ -66,8 +66,8 @@ class Windows:
     cut: Value | None = None
     """Rows of the kernel in a tile that has not all of them."""
     each_row: Callable[[Windows, Run, Body], None] | None = None
-    """What emits the pixels of a row instead, from a run of none at its begin on; nothing along it
-    may depend on the tile."""
+    """Function that emits the pixels of a row instead, from an empty run at its begin on; nothing
+    along it may depend on the tile."""
 
     def emit(self, body: Body) -> None:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""

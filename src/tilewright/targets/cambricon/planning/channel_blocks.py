@@ -32,7 +32,7 @@ Cuts = dict[str, tuple[str, int]]
 
 
 def layout_of_blocks(size: int) -> str:
-    """The layout of images with so many channels in a block."""
+    """The layout of images with ``size`` channels in a block."""
     return f"NCHW{size}c"
 
 

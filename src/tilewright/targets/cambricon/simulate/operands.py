@@ -12,7 +12,7 @@ from tilewright.targets.cambricon.simulate.places import mark, touch
 from tilewright.targets.cambricon.simulate.state import Array
 
 TABLE_BYTES = 1024
-"""Of one table."""
+"""The bytes of one table."""
 
 
 @compiled_together
@@ -25,7 +25,7 @@ def _width(bits: int, wide: int, long: int) -> int:
 
 @compiled_together
 def _rows(t: Array, count: int) -> int:
-    """Rows of lanes that so many elements fill."""
+    """Rows of lanes that ``count`` elements fill."""
     lanes = int(t[at.LANES])
     return (count + lanes - 1) // lanes
 

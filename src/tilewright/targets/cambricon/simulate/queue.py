@@ -57,7 +57,7 @@ def flow(t: Array, left: int, until: float) -> None:
 
 @compiled_together
 def unit_end(t: Array, unit: int) -> float:
-    """When a unit ends what it does, if nothing else starts before."""
+    """Cycle in which a unit ends its work, if nothing else starts before."""
     d = unit - at.VECTOR_DMA
     if d < 0 or t[at.LEFT + d] <= 0:
         return t[at.UNIT_END + unit]
@@ -117,7 +117,7 @@ def _conflicts(n: Array, unit: int) -> bool:
 
 @compiled_together
 def _start(n: Array, t: Array, unit: int, barrier: bool) -> float:
-    """When the instruction at hand leaves the queue.
+    """Cycle in which the current instruction leaves the queue.
 
     It enters when there is room. It leaves when those before it have left, its unit is free, and no
     unit works on the bytes that it needs (or on anything, for a barrier).

@@ -83,7 +83,7 @@ def _main(
 
 @compiled_together
 def _race(n: Array, races: Array, first: int, second: int, memory: int, address: int) -> None:
-    """Note a pair of words, once for each memory, with the lowest address."""
+    """Record a race between a pair of words, once for each memory, with the lowest address."""
     count = n[at.RACES]
     for i in range(count):
         if races[i, 0] == first and races[i, 1] == second and races[i, 2] == memory:

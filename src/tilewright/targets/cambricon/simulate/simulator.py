@@ -31,7 +31,7 @@ BUDGET = 1 << 22
 """Instructions that the compiled loop executes before Python looks (for interrupts)."""
 
 SEED = 0x9E3779B97F4A7C15
-"""Of RV's numbers."""
+"""Seed of the random numbers of RV."""
 
 BLOCK = 128
 """Bytes to which memories are rounded in the array of the chip, whose mask has a bit for two."""
@@ -45,7 +45,7 @@ MAX_RECENT = 4096
 """Transfers between two barriers that the search for races keeps."""
 
 Label = Callable[[int], str]
-"""What to call a word in messages: a line of the source."""
+"""Function that names a word in messages, by a line of the source."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Result:
     """The results of a simulation, from the simulator's start on."""
 
     cycles: float
-    """When everything had completed."""
+    """Cycle in which everything had completed."""
     instructions: int
-    """Executed."""
+    """The number of instructions that were executed."""
     counts: dict[str, int]
     """Instructions executed by mnemonic."""
     bytes: dict[str, int]
@@ -75,7 +75,8 @@ class Result:
     busy: dict[str, float]
     """Cycles in which each unit worked (its latency included)."""
     kernel_start: NDArray[np.float64]
-    """Of each kernel, when its first instruction of the queue started (infinite if it has none)."""
+    """Cycle in which each kernel's first instruction of the queue started (infinite if it has
+    none)."""
     kernel_end: NDArray[np.float64]
     kernel_bytes: NDArray[np.int64]
     kernel_busy: NDArray[np.float64]
@@ -90,7 +91,7 @@ class Result:
     races: tuple[Race, ...]
     """Found if they were asked for, at most ``MAX_RACES``."""
     races_complete: bool
-    """Whether there were no more races, and all were looked for."""
+    """True if there were no more races, and all were looked for."""
 
     @property
     def main_bytes(self) -> int:

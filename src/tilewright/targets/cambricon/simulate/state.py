@@ -20,10 +20,10 @@ SCALAR, VECTOR, MATRIX, VECTOR_DMA, MATRIX_DMA = range(5)
 """The units, as numbers, in the order of ``formats.UNITS``."""
 
 VLOAD, VSTORE, MLOAD, MSTORE, TABLE_LOAD, SCALAR_MOVE = range(6)
-"""What moves bytes through main memory, as numbers."""
+"""Numbers of the kinds of instructions that move bytes through main memory."""
 
 DONE, MORE, FULL, BOUNDS, ALIGNMENT, UNINITIALISED, SIZE, BRANCH, DIVISION, TABLE = range(10)
-"""Why the loop returns: the end, the budget spent, events full, or what is wrong."""
+"""Causes for which the loop returns: the end, the budget spent, events full, or an error."""
 
 OPCODE, REGISTERS, FIELDS, IMMEDIATE, FLAG, BITS, KERNEL, COLUMNS = 0, 1, 6, 7, 8, 9, 10, 11
 """Columns of a program taken apart: opcode, five register numbers, how many of them the word uses,
@@ -36,20 +36,20 @@ barriers passed; races found, and whether some were not looked for; accesses to 
 the last barrier; the place of the next start in the ring of starts; RV's state."""
 ERROR_MEMORY, ERROR_ADDRESS, ERROR_BYTES = 10, 11, 12
 UNIT, ACCESS_COUNT, CYCLES, MOVE, MOVE_BYTES = 13, 14, 15, 16, 17
-"""Of the instruction at hand: its unit, accesses, cycles; a transfer's move and bytes."""
+"""The current instruction: its unit, accesses, cycles; a transfer's move and bytes."""
 OUT, WIDTH, FIRST, WIDTH0, SECOND, WIDTH1, COUNT, COUNT1, VALUE = 18, 19, 20, 21, 22, 23, 24, 25, 26
-"""Its operands: addresses in the array of the chip, bytes of elements (0: none), numbers of
-elements, and a scalar."""
+"""The operands of the instruction: addresses in the array of the chip, bytes of elements (0: none),
+numbers of elements, and a scalar."""
 TIME_ONLY = 27
-"""Whether values are left out: the time alone is wanted, which no value changes."""
+"""True if values are left out: the time alone is wanted, which no value changes."""
 REGISTER = 32
 TABLE_SIZE = 96
 """Elements that each of 16 tables holds."""
 RANGE_COUNT, RANGES = 112, 120
-"""Of each unit's last instruction: up to four accesses: memory, first byte, the byte after
-the last, whether it is written."""
+"""Accesses of each unit's last instruction, up to four: memory, first byte, the byte after the
+last, whether it is written."""
 ACCESS = 200
-"""The same of the instruction at hand."""
+"""Accesses of the current instruction, as in RANGES."""
 EVENT, OWNER, MOVED, COUNTS = 216, 224, 232, 240
 """The event and kernel of each unit's running transfer; bytes by move; instructions by opcode."""
 SIZES, BASES, INTEGERS = 496, 500, 504
@@ -57,15 +57,17 @@ SIZES, BASES, INTEGERS = 496, 500, 504
 
 # Places in t.
 NOW, LAST_START, PENDING, DMA_TIME = range(4)
-"""When the next instruction issues; when the last one left the queue; until when a register may be
-awaited; up to when the transfers' bytes are counted."""
+"""Cycles in which the next instruction issues; the last one left the queue; up to which a register
+may be awaited; up to which the transfers' bytes are counted."""
 LANES, BANDWIDTH, REFILL, RATE, LATENCY = 8, 9, 10, 11, 17
 """The machine: a rate and a latency for each of six moves."""
 UNIT_END, LEFT, DATA, FLOW, STARTED, ENDED, PLAN, BUSY = 24, 32, 34, 36, 38, 40, 42, 44
-"""When each unit ends what it does. Of the two transfers: bytes left (0: none runs), the data's
-first moment, its own rate, its start; and room for two ends and two plans. Cycles of each unit."""
+"""Cycle in which each unit ends its work. Of the two transfers: bytes left (0: none runs), the
+data's first moment, its own rate, its start; and room for two ends and two plans. Cycles of each
+unit."""
 READY, STARTS = 64, 128
-"""When each register is there; when the last instructions left the queue, a ring of its depth."""
+"""Cycles in which each register is written; in which the last instructions left the queue, a ring
+of its depth."""
 
 KERNEL_START, KERNEL_END, KERNEL_BYTES, KERNEL_BUSY, KERNEL_COLUMNS = 0, 1, 2, 3, 8
 EVENT_WORD, EVENT_UNIT, EVENT_KERNEL, EVENT_BYTES, EVENT_START, EVENT_END, EVENT_COLUMNS = range(7)
@@ -75,7 +77,7 @@ class Chip(NamedTuple):
     """The memories on the chip, one after the other: VSM, MSM and the tables."""
 
     data: Array
-    """Their bytes; then the same as numbers of 16, 32 and 64 bits."""
+    """Bytes of the memories; then the same as numbers of 16, 32 and 64 bits."""
     short: Array
     wide: Array
     long: Array

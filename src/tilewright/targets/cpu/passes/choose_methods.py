@@ -87,7 +87,7 @@ class ChooseMethods(MethodChoice):
         return options
 
     def rewrite(self, kernel: KernelOp, method: Priced, context: CompilerContext) -> None:
-        """Put the kernel in the method's form in its place."""
+        """Rewrite the kernel in place into the form of the method."""
         rewritten(kernel, method.form, method.scratch, context)
 
     def weight_room(self, context: CompilerContext, room: int) -> int:

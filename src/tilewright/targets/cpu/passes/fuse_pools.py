@@ -40,7 +40,7 @@ class FusePools(ModulePass):
           %3 = graph.relu %2 : ... -> tensor<1x64x224x224xf32>
           %5 = graph.max_pool %3 {kernel = [2, 2], strides = [2, 2]} ...
 
-    DNNVM fuses pools behind convolutions in the same way (section 4.1.3). Where the machine has the
+    DNNVM fuses pools after convolutions in the same way (section 4.1.3). Where the machine has the
     pattern, it is done wherever it can be, as it takes nothing: the same sums and comparisons in
     the same order, one write and one read of the image less. It can be where a primitive reduces
     windows of its results (``CpuPrimitive.pools``), these are as far apart as they
@@ -75,8 +75,8 @@ def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
 
 
 def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
-    """Why the first kernel's tiles cannot reduce the windows of the pool that begins the second;
-    "" if they can."""
+    """The reason why the first kernel's tiles cannot reduce the windows of the pool that begins the
+    second; "" if they can."""
     anchor, *maps = first.operations
     pool = kernel.anchor
     assert isinstance(anchor, Operation) and isinstance(pool, PoolOperation)

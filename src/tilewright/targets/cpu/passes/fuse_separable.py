@@ -1,4 +1,4 @@
-"""fuse-separable: a depthwise convolution and the 1x1 one behind it become one kernel."""
+"""fuse-separable: a depthwise convolution and the 1x1 convolution after it become one kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tilewright.targets.cpu.passes.methods import (
 from tilewright.targets.cpu.planning.cost import near_bytes
 
 OPERATION = "separable_conv"
-"""What the pair becomes, as primitives list it."""
+"""The pair's operation, as primitives list it."""
 
 ROOM = 0.5
 """Part of the cache before the last one that a block of the depthwise result may take."""
@@ -53,7 +53,7 @@ ROOM = 0.5
 
 @dataclass(frozen=True)
 class FuseSeparable(ModulePass):
-    """Keep what a depthwise convolution hands to the 1x1 convolution behind it in a near cache.
+    """Keep what a depthwise convolution hands to the 1x1 convolution after it in a near cache.
 
     Before::
 
@@ -75,7 +75,7 @@ class FuseSeparable(ModulePass):
     planner predicts less time for it than for both kernels one after the other, by the pattern's
     ``gain``; ``always`` fuses every pair that can be, for comparisons. It can be where nothing else
     reads the image between them, a map of one operand at most lies there, all numbers are float32,
-    weights are constants, and the chain behind the 1x1 convolution does not read the depthwise
+    weights are constants, and the chain after the 1x1 convolution does not read the depthwise
     one's image.
     """
 
@@ -133,7 +133,7 @@ def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
 
 
 def _front(kernel: KernelOp) -> KernelOp | None:
-    """The depthwise convolution's kernel in front of a 1x1 convolution's, if both can be one."""
+    """The depthwise convolution's kernel before a 1x1 convolution's, if both can be one."""
     anchor = kernel.anchor
     if kernel.on_host or not isinstance(anchor, ConvOp):
         return None
@@ -145,7 +145,7 @@ def _front(kernel: KernelOp) -> KernelOp | None:
 
 
 def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
-    """Why a kernel and the one that reads its result are no such pair; "" if they are."""
+    """Reason why a kernel and the one that reads its result are no such pair; "" if they are."""
     depthwise, *maps = first.operations
     anchor = kernel.anchor
     if not isinstance(depthwise, ConvOp) or not isinstance(anchor, ConvOp):

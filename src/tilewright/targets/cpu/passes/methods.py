@@ -38,7 +38,7 @@ from tilewright.targets.cpu.planning.cost import near_bytes
 from tilewright.targets.cpu.planning.pieces import scratch_words
 
 SCRATCH_CACHES = 4
-"""Scratch may be so many times as large as the cache before the last one."""
+"""Largest size of scratch, as a multiple of the size of the cache before the last one."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Method:
 
     form: Form
     kernel: Kernel
-    """With the primitive's layouts, and room for as much scratch as there may be."""
+    """The kernel with the primitive's layouts, and room for as much scratch as there may be."""
     primitive: Primitive
     weight_bytes: int
-    """Of the weights in the form and the layout that the primitive takes."""
+    """Bytes of the weights in the form and the layout that the primitive takes."""
 
 
 def most_scratch(machine: Machine) -> int:
@@ -192,7 +192,7 @@ def _method(
 def rewritten(
     kernel: KernelOp, form: Form, elements: int, context: CompilerContext | None
 ) -> KernelOp:
-    """The kernel in another form with so much scratch, in place of the old one.
+    """The kernel in another form with ``elements`` of scratch, in place of the old one.
 
     Without a context it stands beside the old one, with weights that do not exist: a trial.
     """
@@ -239,7 +239,7 @@ def _split(
     count: int,
     context: CompilerContext | None,
 ) -> tuple[SSAValue, str, dict[str, PythonValue]]:
-    """Weights for so many pieces, and the operation that takes them, with its attributes."""
+    """Weights for ``count`` pieces, and the operation that takes them, with its attributes."""
     shape = shape_of(owner.result)
     attributes: dict[str, PythonValue] = {}
     name = "piece_matmul"

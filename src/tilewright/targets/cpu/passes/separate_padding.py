@@ -29,7 +29,7 @@ class SeparatePadding(ModulePass):
     Done for convolutions with more than ``WIDEST_BORDER`` columns of padding on one side. The C has
     a function for each way in which a tile of columns meets the border, with all taps written out:
     code and compile time would grow with the square of the window. The copy of the image is little
-    beside products of so many taps.
+    beside the products of all taps.
     """
 
     name = "separate-padding"

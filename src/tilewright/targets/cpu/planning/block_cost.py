@@ -2,7 +2,7 @@
 
 Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A plane's
 products take little longer than their multiply-adds or than their weights take to arrive, which are
-asked for while the plane before is multiplied: from the second cache, or from behind it if a
+asked for while the plane before is multiplied: from the second cache, or from beyond it if a
 block's scratch and all weights do not fit there together. So do transformed inputs that the second
 cache lost since the block of output channels before, but they are not prefetched. The transforms
 hardly compute, so what they read and write beyond the second cache is paid in full: windows of the
@@ -94,7 +94,7 @@ class BlockCost(ScratchCost):
         return self._tiles[key]
 
     def _products(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
-        """The same of one block of output channels."""
+        """Cycles of one block of output channels."""
         registers, depth, costs = self.registers, self.depth, self.costs
         vectors = ceil(channels / registers.lanes)
         outputs = 4 * self.planes * tiles * vectors * registers.lanes
@@ -116,7 +116,8 @@ class BlockCost(ScratchCost):
         return self.planes * lost + outputs * far * costs.returned / beyond
 
     def _transformed(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
-        """The same where weights are transformed beside the products, a panel at a time."""
+        """Cycles of one block where weights are transformed beside the products, a panel at a
+        time."""
         registers, depth, costs = self.registers, self.depth, self.costs
         vectors, rows = ceil(channels / registers.lanes), self.extents["u"]
         (_, farther), (_, beyond) = self.near, self.second
@@ -154,7 +155,7 @@ class BlockCost(ScratchCost):
 
 
 _OVERLAP = 3.0
-"""Of the norm that two times have that overlap."""
+"""The exponent p of the p-norm that two times have that overlap."""
 
 
 def _beside(work: float, stream: float) -> float:

@@ -29,7 +29,7 @@ PANEL = 64
 or fewer are not (measured)."""
 
 FEW_TILES = 8
-"""Up to so many tiles use a panel: half of it lies in the first cache, and what the products of
+"""The most tiles that use a panel: half of it lies in the first cache, and what the products of
 fewer input channels write and read again is little (measured for 4 and 16 tiles)."""
 
 

@@ -26,7 +26,7 @@ class CacheFacts(MachineRecord):
     """Bytes of a kernel's weights that the last cache keeps from one run to the next: of networks
     whose weights all fit there, and of one kernel that is run again and again."""
     pieces: Literal["windows", "all"] = "windows"
-    """What matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
+    """Products that matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
     convolutions for which Winograd's method stands ready, whose largest errors are as large, or
     every convolution and matrix product. Three pieces are the float32, and always allowed."""
 
@@ -43,7 +43,7 @@ class CpuPrimitive(PrimitiveRecord):
     cycles (swATOP, Eq. 2, for each micro-kernel). Empty: they follow from ``peak``."""
     block_cycles: float = Field(default=0, ge=0, le=MAX_VALUE)
     """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
-    so many pieces of bfloat16 as it takes (pieces.py); 0: it has vectors alone."""
+    as many pieces of bfloat16 as that takes (pieces.py); 0: it has vectors alone."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
     temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)
@@ -57,7 +57,8 @@ class CpuPrimitive(PrimitiveRecord):
         return self.dot > 1
 
     def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
-        """Pools that do not exist, and an expression of the scratch that is none."""
+        """The problems of a record: pools that do not exist, and an invalid expression of the
+        scratch."""
         del dims
         known = (*primitive.operations, *self.pools)
         for name in self.pools:

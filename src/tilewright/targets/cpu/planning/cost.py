@@ -26,13 +26,13 @@ from tilewright.targets.cpu.planning.capabilities import facts_of, own_of
 from tilewright.targets.cpu.planning.costs import CacheCosts
 
 _WAYS = 8
-"""Lines that lie a power of two apart and of which a cache but the last keeps no more: its ways."""
+"""The ways of a cache but the last: it keeps no more lines that lie a power of two apart."""
 
 _LINE = 64
 """Bytes that are read together."""
 
 _STREAMS = 4
-"""Of weights, that main memory is read in at full speed."""
+"""The number of streams of weights that main memory is read in at full speed."""
 
 _PASSING = ("weight", "residual", "bias")
 """Roles of operands that pass through the second cache without pushing sums out."""
@@ -117,7 +117,7 @@ def _blocks(operand: Operand) -> Iterator[tuple[str, int]]:
 
 
 def cache_levels(machine: Machine) -> list[tuple[int, float]]:
-    """Bytes of every cache, the nearest first, and bytes per cycle from what lies behind it."""
+    """Bytes of every cache, the nearest first, and bytes per cycle from the level after it."""
     caches = sorted(
         (memory for memory in machine.caches if memory.granule == 1),
         key=lambda memory: memory.bytes or 0,
@@ -151,7 +151,7 @@ class ScratchCost:
         self.extents = extents = kernel.anchor.extents
         facts = facts_of(machine)
         self.costs, self.kept = facts.cache_costs, facts.weights_kept
-        # Bytes of a cache, and bandwidth of what lies behind it.
+        # Bytes of a cache, and bandwidth of the level after it.
         levels = cache_levels(machine)
         (self.near, self.second), self.last = (levels * 2)[:2], levels[-1]
         sizes = [(operand.role, box_bytes(operand, extents)) for operand in kernel.operands]

@@ -17,14 +17,15 @@ class CacheCosts(BaseModel):
     usable: float = Field(default=0.8, gt=0, le=1)
     """Part of a cache that a kernel's working set may fill."""
     exposed: float = Field(default=0.1, ge=0, le=1)
-    """Part of a time that does not overlap with a greater one: of products, or of reading."""
+    """Part, 0 to 1, of a time that does not overlap a greater one: of products, or of reading."""
     near: float = Field(default=0.1, ge=0, le=1)
-    """The same of the time to read weights from the second cache, tile after tile."""
+    """Part of the time to read weights from the second cache, tile after tile, that does not
+    overlap."""
     cold: float = Field(default=0.1, ge=0, le=1)
-    """The same of the time to read weights from main memory."""
+    """Part of the time to read weights from main memory that does not overlap."""
     crowded: float = Field(default=0.0, ge=0, le=1)
-    """What each stream of weights beyond four adds to the time to read them from main memory: where
-    one row of a matrix meets them, every vector of a register tile is a stream."""
+    """Part that each stream of weights beyond four adds to the time to read them from main memory:
+    where one row of a matrix meets them, every vector of a register tile is a stream."""
     start_bytes: float = Field(default=800.0, ge=0, le=1e6)
     """Bytes that could be moved while the write of a separate piece of the result starts:
     swATOP's latency, and the wasted part of a transaction (Eq. 1)."""
@@ -34,9 +35,10 @@ class CacheCosts(BaseModel):
     block_usable: float = Field(default=0.4, gt=0, le=1)
     """Part of a cache that stays with a block of tiles while weights stream through it."""
     panels: float = Field(default=0.4, gt=0, le=1)
-    """The same of the first cache and panels of weights that are transformed beside products."""
+    """Part of the first cache that stays with panels of weights that are transformed beside
+    products."""
     streamed: float = Field(default=0.3, ge=0, le=1)
-    """Part of the time to read weights for the first time that does not hide behind products."""
+    """Part, 0 to 1, of the time to read weights for the first time that products do not hide."""
     refetched: float = Field(default=0.3, ge=0, le=1)
     """Part of the time to read what the second cache did not keep of a block's scratch that does
     not hide behind products, beside what comes of the two overlapping."""
@@ -44,7 +46,8 @@ class CacheCosts(BaseModel):
     """Part of the time to read transformed inputs from the second cache, as every block of output
     channels does, that does not hide."""
     read_again: float = Field(default=0.35, ge=0, le=1)
-    """The same of transformed weights, which further register tiles of one plane read again."""
+    """Part, not hidden, of the time in which further register tiles of a plane read transformed
+    weights."""
     fetched: float = Field(default=0.5, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide where they are fetched
     ahead, to be transformed beside products."""
@@ -59,5 +62,5 @@ class CacheCosts(BaseModel):
     written: float = Field(default=6.0, ge=0, le=100)
     """Transfers of each byte of scratch that transforms write beyond the second cache."""
     returned: float = Field(default=6.0, ge=0, le=100)
-    """The same of what products write, and the transform back reads: at least the line is fetched,
-    written, and read again."""
+    """Transfers of each byte of scratch that products write, and the transform back reads: at least
+    the line is fetched, written, and read again."""

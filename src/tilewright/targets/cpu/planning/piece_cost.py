@@ -3,9 +3,9 @@
 Matrix tiles multiply 16 points by 16 output channels over 32 inputs at a time. Register tiles of
 two by two of these read the weights of two vectors of output channels again and again from the
 second cache, and points, which the taps of a window share; what that cache does not keep of them,
-and weights for the first time in a block, come from behind it. The longer of products and reading
-counts, and a part of the other. Points are split before, and weights of three pieces meanwhile;
-images that the second cache does not keep are read and written so.
+and weights for the first time in a block, come from the level after it. The longer of products and
+reading counts, and a part of the other. Points are split before, and weights of three pieces
+meanwhile; images that the second cache does not keep are read and written so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USABLE = 0.4
 """Part of the second cache that keeps a block's points, or images."""
 
 IMAGES = 0.8
-"""Part of the time to read images from behind the second cache that counts."""
+"""Part, from 0 to 1, of the time to read images from beyond the second cache that counts."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Costs:
     split: float
     """Cycles to split two vectors of inputs."""
     weight: float
-    """The same of weights, between products; 0 if they were split before."""
+    """Cycles to split two vectors of weights between products; 0 if they were split before."""
     result: float
     """Cycles to look at, add to, and write a vector of results."""
     exposed: float
     """Part of the shorter of products and reading that does not hide behind the other."""
     fetched: float
-    """Part of the time to read a block's weights from behind the second cache that counts: the
+    """Part of the time to read a block's weights from beyond the second cache that counts: the
     register tiles before have asked for them, and splitting waits for them besides."""
 
 
 COSTS = {TWO: Costs(8.0, 0.0, 0.0, 0.6, 0.45), THREE: Costs(15.0, 12.5, 8.5, 0.95, 0.1)}
-"""By the number of pieces; of two, other prices hold what results take."""
+"""Costs by the number of pieces; for two, other prices include those of results."""
 
 
 class PieceCost(ScratchCost):

@@ -7,7 +7,7 @@ numbered along the rows of such an image, over the columns at their ends that be
 them are a matrix tile, at an offset for each tap.
 
 Of three pieces the weights are split as the kernel runs, those of two vectors of output channels at
-a time: their pieces lie in scratch behind the points, as weights of two pieces lie in memory.
+a time: their pieces lie in scratch after the points, as weights of two pieces lie in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POINTS = 16
 """Points of a matrix tile, output channels of one, and words of its rows, each of two inputs."""
 
 TILE_WORDS = POINTS * POINTS
-"""Of a tile of points, of weights, or of sums."""
+"""Words of a tile of points, of weights, or of sums."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Geometry:
 
     @property
     def points(self) -> int:
-        """Points by number, with those that belong to no window."""
+        """The number of points, those between rows included that belong to no window."""
         return (self.rows - 1) * self.pitch + self.columns
 
     @property
@@ -151,7 +151,7 @@ def scratch_words(kernel: Kernel, sizes: Mapping[str, int]) -> int:
 
 
 FEWEST = POINTS // 2
-"""Points of which a matrix tile is worth its while: of fewer, weights are read once for nothing."""
+"""The fewest points for which a matrix tile pays: fewer do not repay reading the weights."""
 
 _VECTORS = (2, 4, 8, 16, 32)
 

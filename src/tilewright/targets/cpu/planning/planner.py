@@ -369,7 +369,7 @@ class _Pricer:
         return self.caches.price(nest, self._compute(nest))
 
     def _compute(self, nest: Nest) -> float:
-        """Cycles of the tiles, if everything were in the registers' reach."""
+        """Cycles to compute the tiles if no access missed the first cache."""
         if self.registers is None:
             return self.plain
         # The order of loops over different dims changes no tile.

@@ -36,7 +36,7 @@ class TileCycles:
 
 @dataclass(frozen=True)
 class Registers:
-    """The register file as tiles see it."""
+    """The register file: lanes, count and rates that bound register tiles."""
 
     lanes: int
     count: int

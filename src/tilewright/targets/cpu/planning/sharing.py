@@ -36,8 +36,8 @@ OVERRUN = 2048.0
 """Bytes that prefetching takes from another core where its run of rows begins."""
 
 NEAR, MOST_NEAR, WORTH = 1.03, 64, 0.93
-"""What another schedule may take on one core, how many are looked at, and what it must take on
-several: parts of what the best on one core takes."""
+"""The most that another schedule may take on one core, how many are looked at, and the most that it
+may take on several: parts of the time of the best on one core."""
 
 AGAIN = 0.85
 """Useful part of the time where every core makes all of what lies in scratch for itself."""
@@ -95,7 +95,7 @@ def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
     """Cycles to get what other cores have, if cores divide ``dim``, and what they need twice.
 
     Images are taken to lie where their rows (the last axis but one) are divided: so what is read
-    by rows is at hand, and what is written by others must be got by the kernel behind this one.
+    by rows is at hand, and what is written by others must be got by the next kernel.
     """
     caches = cache_levels(machine)
     near = machine.cores * max((size for size, _ in caches[:-1]), default=0)

@@ -48,4 +48,4 @@ _NAMES: Mapping[Emitter, Sequence[str]] = {
 }
 
 EMITTERS: Mapping[str, Emitter] = {name: emit for emit, names in _NAMES.items() for name in names}
-"""By the name of the machine's primitive."""
+"""The function that emits each primitive, by the name in the machine."""

@@ -39,7 +39,7 @@ class Ahead:
     between: int = 0
     """Elements from one of them to the next."""
     near: bool = False
-    """Whether they come to the first cache, not the second."""
+    """True if the lines come to the first cache, not the second."""
 
     def write(self, writer: Writer) -> None:
         """Write what stands in each step; the pointer is ``ahead``."""
@@ -53,7 +53,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class Runs:
-    """A block of weights as it lies in memory: runs of vectors, and how many calls read it."""
+    """A block of weights in memory: runs of vectors, and how many calls read it."""
 
     steps: int
     """Steps of the reduction in a call."""
@@ -77,12 +77,12 @@ class Runs:
     def place(self, call: str) -> str:
         """C expression: elements from the next block's begin to where a call's share begins.
 
-        Calls that the runs leave over ask again for what the first ones asked for: what lies behind
+        Calls that the runs leave over ask again for what the first ones asked for: what lies after
         the block is of no use yet, and would come in the place of something that is.
         """
         runs, length = self._runs()
         calls, side = self._calls_of_a_run(runs), self._runs_of_a_call(runs)
-        # Of many calls each reaches a little into the share of the one behind it.
+        # Of many calls each reaches a little into the share of the next one.
         size = ceil(length / calls)
         if runs == 1:
             return f"{call} * {size}"

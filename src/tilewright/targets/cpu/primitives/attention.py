@@ -82,7 +82,7 @@ class _Block:
         return self.instance.step(operand, dim, self.instance.size(dim))
 
     def most(self, vectors: int) -> int:
-        """Points of the largest register tile with so many vectors."""
+        """Points of the largest register tile with ``vectors`` vectors."""
         # As planning counts: AVX-512 broadcasts from memory, and has 32 registers.
         count, broadcast = (32, 0) if self.instance.lanes >= 16 else (15, 1)
         return max((count - broadcast - vectors) // vectors, 1)

@@ -35,7 +35,7 @@ def products_text(block: Block, code: KernelCode) -> str:
         between = block.instance.block_step(block.w, "co")
         runs = Runs(block.channels, block.lanes, block.vectors, between, len(parts), FLOAT_BYTES)
         # Weights from main memory would keep the first cache's few requests waiting; those that
-        # one block after another reads come from the second, or from just behind it.
+        # one block after another reads come from the second, or from the level after it.
         share = runs.share(near=block.again)
         for size, times, start, number in runs_of(parts):
             name = code.function("winograd_part", _part_text(block, size, share))
@@ -83,7 +83,7 @@ def part_text(
 def register_tile(
     writer: Writer, points: int, starts: Sequence[str], places: Sequence[str]
 ) -> Generator[None]:
-    """Write the sums ``a`` of so many points ``j`` by vectors, around their reduction.
+    """Write the sums ``a`` of ``points`` points ``j`` by vectors, around their reduction.
 
     ``starts`` are C of what each vector's sums begin with, ``places`` of where they are stored.
     """

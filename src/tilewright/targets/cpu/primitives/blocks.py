@@ -1,8 +1,8 @@
 """A block of tiles of a convolution that works in scratch: its operands, sizes and places.
 
-Scratch holds the inputs, ``[plane][part][block of channels][tile of the part][lane]``, and behind
+Scratch holds the inputs, ``[plane][part][block of channels][tile of the part][lane]``, and after
 them the products, ``[plane][vector of output channels][tile][lane]``. A part is what one register
-tile of the products covers; it reads its inputs from end to end. Behind both may lie two panels of
+tile of the products covers; it reads its inputs from end to end. After both may lie two panels of
 weights, each the planes of one row, ``[plane][vector of output channels][input channel][lane]``.
 Planes are one vector further apart than they are long: at a power of two all would fall into one
 set of the cache.

@@ -53,7 +53,7 @@ def scalar(instance: Instance, step: Step, arguments: Sequence[str]) -> str:
 
 
 SCALARS = C_TYPES.__getitem__, scalar
-"""What chains write of single elements."""
+"""The form in which chains write single elements: C types, and scalar functions."""
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -112,7 +112,7 @@ _LIMITS = {
     "int64_t": ("INT64_MIN", "INT64_MAX"),
     "uint64_t": ("0", "UINT64_MAX"),
 }
-"""By the accumulator's type: what no element is below, and above."""
+"""Least and greatest value of an element, by the accumulator's type."""
 
 _SUFFIX = {"float": "s", "double": "d", "int64_t": "i", "uint64_t": "u"}
 

@@ -49,7 +49,7 @@ class _Part:
     size: int = 0
     """Elements of the one word; 0 if words are whole."""
     skip: int = 0
-    """Elements of the word in front of them."""
+    """Elements of the word before those of the group."""
 
 
 class _Groups:

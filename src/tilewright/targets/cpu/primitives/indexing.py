@@ -47,7 +47,7 @@ _FOLDS: Mapping[str, str] = {
 
 
 def emit_scatter(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
-    """Go through the updates for those of this element's row."""
+    """Emit a loop over the updates that takes those whose index is this element's row."""
     x, places, updates = (instance.tensor(number) for number in range(3))
     rows, count = instance.extents["d0"], instance.extents["u"]
     reduction = str(instance.anchor.attributes.get("reduction", "none"))
@@ -92,4 +92,4 @@ EMITTERS: Mapping[str, Callable[[Writer, Instance, Mapping[str, str]], None]] = 
     "arg_max": _emit_place(">"),
     "arg_min": _emit_place("<"),
 }
-"""By operation."""
+"""Functions that emit the C, by operation."""

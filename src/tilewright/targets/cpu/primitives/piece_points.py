@@ -17,19 +17,19 @@ from tilewright.targets.cpu.planning.pieces import POINTS, TILE_WORDS, Geometry,
 from tilewright.targets.cpu.primitives.code import function
 
 FEW = 4
-"""Register tiles that are few."""
+"""The most register tiles that count as few."""
 
 LINE_WORDS = 16
-"""Of a line of the caches."""
+"""Words of a cache line."""
 
 STORED_WORDS = 4 * TILE_WORDS
-"""Of the weights of two vectors of output channels in a step of the reduction: they lie in one
-stream, [step][piece][vector][row of the tile][word] of two pieces; else floats, which become such
-a stream, [step][vector][row of the tile][half of its words][output channel]."""
+"""Words of the weights of two vectors of output channels in a step of the reduction: they lie in
+one stream, [step][piece][vector][row of the tile][word] of two pieces; else floats, which become
+such a stream, [step][vector][row of the tile][half of its words][output channel]."""
 
 
 SPLIT = {False: "split_pair", True: "split_three"}
-"""What splits two vectors of inputs, by whether pieces are three."""
+"""C functions that split two vectors of inputs; True: in three pieces, not two."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Pieces:
 
     @property
     def results(self) -> list[Address]:
-        """The same without the weights: what results are made of."""
+        """The tensors from which results are computed, which the weights are not."""
         return [a for a in self.outside if a.pointer != self.w.pointer]
 
 

@@ -157,7 +157,7 @@ def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:
             alike = all(a.layout == output.layout for a in instance.addresses)
             theirs = _block_of(instance, dim)
             if block and alike and size == output.shape[axis]:
-                # Blocks behind each other: whole vectors, padding included.
+                # Blocks one after another: whole vectors, padding included.
                 parts.append((dim, -block, -(-size // block) * block))
             elif theirs and size % theirs == 0:
                 parts.append((dim, theirs, size // theirs))

@@ -35,9 +35,9 @@ class Channels:
     """All channels as one loop; None if they lie in blocks."""
     block: Loop | None = None
     within: Loop | None = None
-    """One block's channels."""
+    """The loop over one block's channels."""
     rest: Loop | None = None
-    """What does not fill a block, or a word: from where ``block`` or ``loop`` ends."""
+    """The channels that do not fill a block, or a word: from where ``block`` or ``loop`` ends."""
     part: int = 0
     """Elements of the rest's one word; 0 if all can be read."""
 
@@ -170,7 +170,7 @@ def write_loops(
 ) -> None:
     """Loops ``before``, then the taps (as a loop where they are alike), then loops ``after``.
 
-    ``part`` elements of one word are taken, behind ``skip`` that are zero; 0 takes whole words.
+    ``part`` elements of one word are taken, after ``skip`` that are zero; 0 takes whole words.
     """
     if tile.word is not None and tile.word.widened:
         write_widened(writer, tile, w, before, taps, across, after[0], pointers, part, skip)

@@ -66,7 +66,7 @@ class _Block:
             raise instance.cannot("a block is of one image and all channels")
         later = [o for step in instance.steps[1:] for o in step.inputs]
         if any(isinstance(o, Address) and o.pointer == x.pointer for o in later):
-            raise instance.cannot("the image is read again behind the product")
+            raise instance.cannot("the image is read again after the product")
         return cls(instance, x, window, w, scratch, (first, second))
 
     @property
@@ -162,7 +162,7 @@ class _Block:
 
 
 def _moved(extent: Extent, by: str, range_: range, size: int = 1) -> Extent:
-    """A dim within the block: ``by`` indices, out of a range, behind the block's start."""
+    """A dim within the block: ``by`` indices, out of a range, after the block's start."""
     starts = tuple(sorted({start + index for start in extent.starts for index in range_}))
     return Extent(extent.start + variable(by), size, starts)
 

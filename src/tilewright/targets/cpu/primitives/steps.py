@@ -25,15 +25,15 @@ class Word:
 
     elements: int
     image: str
-    """Gives one word of the image in every lane."""
+    """The C function that gives one word of the image in every lane."""
     part: str
-    """The same, of some elements alone: behind how many of the word, and how many."""
+    """C function of some elements of a word: it takes how many to skip, and how many to take."""
     weights: str
     dot: str
     bytes: bool = True
-    """Whether the image's elements are bytes."""
+    """True if the image's elements are bytes."""
     widened: bool = False
-    """Whether the image's elements are widened to 16 bits before words are taken (widened.py)."""
+    """True if the image's elements are widened to 16 bits before words are taken (widened.py)."""
 
 
 FOUR_BYTES = Word(4, "word_at", "word_part", "words_at", "dot_v")
@@ -65,7 +65,7 @@ class Tile:
     row: str
     column: str
     ahead: Ahead | None = None
-    """What each step asks for of the next weights."""
+    """The prefetch of the next weights in each step."""
 
     @cached_property
     def word(self) -> Word | None:
@@ -132,7 +132,7 @@ class Loop:
 
     @property
     def head(self) -> str:
-        """The C in front of its body."""
+        """The C before the body of the loop."""
         return f"for (long {self.variable} = 0; {self.variable} < {self.count}; {self.variable}++)"
 
 

@@ -77,7 +77,7 @@ class _Panel:
         self.channels = panel_channels(block.channels, prod(block.tiles))
         self.vector = block.instance.block_step(block.w, "co") or block.channels * self.channel
         calls = block.inner * len(block.parts)
-        # Each call transforms so many of one vector; all of them together, everything.
+        # Each call transforms this many channels of one vector; all calls together, all weights.
         self.share = next(
             size
             for size in range(1, self.channels + 1)

@@ -49,7 +49,7 @@ def write_widened(
 ) -> None:
     """Loops ``before``; in them bytes are widened, and taps and ``pairs`` of channels read these.
 
-    ``part`` elements of one pair are taken, behind ``skip`` that are zero; 0 takes whole pairs.
+    ``part`` elements of one pair are taken, after ``skip`` that are zero; 0 takes whole pairs.
     """
     assert isinstance(pairs.count, int)
     full, rest = divmod(pairs.count, MOST_STEPS)

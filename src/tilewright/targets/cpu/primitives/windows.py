@@ -26,7 +26,7 @@ class Axis:
     dilation: int
     before: int
     extent: int
-    """Of the image along the axis."""
+    """Extent of the image along the axis."""
     taps: int
 
     def inside(self, start: int, point: int, tap: int) -> bool:
@@ -182,7 +182,7 @@ def write_calls(
 
     ``sliding`` are the image and what has the window's dims: they begin at the first tap inside,
     the image ``moved`` elements further. ``function`` writes the text for a class with the
-    parameters of ``extra`` behind the pointers; ``extra`` gives their arguments.
+    parameters of ``extra`` after the pointers; ``extra`` gives their arguments.
     """
     image = sliding[0]
     column = axis_of(instance, image, "kw")

@@ -22,10 +22,10 @@ MOST_SHIFT = 63
 """Right shift of sums of products at most."""
 
 MOST_STEP = 4
-"""Rows of results in a bank at most (``stride_out``)."""
+"""The most rows of results in a bank (``stride_out``)."""
 
 MOST_POOL = 8
-"""Rows and columns of a POOL's window at most, and its strides."""
+"""The most rows and columns of a POOL's window, and the largest strides."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Execution:
     epilogue: Epilogue
     bias_row: int
     bias: Sequence[Area]
-    """Where the bias lies, or the zeros that stand for it."""
+    """Places of the bias, or of the zeros that stand for it."""
     bias_shift: int
-    """Field ``shift_bias``."""
+    """The value of field ``shift_bias``."""
 
     @property
     def core(self) -> Core:
@@ -64,7 +64,7 @@ class Execution:
         return self.stage.parameters
 
     def pair(self, name: str, default: tuple[int, int] = (1, 1)) -> tuple[int, int]:
-        """Two integers of an attribute."""
+        """The two integers of an attribute."""
         pair = self.parameters.get(name, default)
         assert isinstance(pair, Sequence)
         return int(pair[0]), int(pair[1])

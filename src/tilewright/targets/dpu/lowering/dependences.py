@@ -60,7 +60,7 @@ class Dependences:
         self._memory: dict[tuple[int, bool], Numbers] = {}
         """(register, stored) -> the last instruction of kernels before, per byte."""
         self._moved: list[tuple[Span, bool, int]] = []
-        """What the kernel's instructions load or store, which counts for kernels behind it."""
+        """Spans that the kernel's instructions load or store, on which later kernels may depend."""
 
     def open(self) -> None:
         """Begin a kernel; what a refused kernel has left counts no more."""
@@ -95,7 +95,8 @@ class Dependences:
             view[int(write), engine] = last
 
     def move(self, number: int, span: Span, engines: tuple[int, int], *, store: bool) -> None:
-        """An instruction loads or stores; ``engines``: that of loads, and that of stores."""
+        """Record that an instruction loads or stores; ``engines`` are that of loads and that of
+        stores."""
         producer = int(self._bytes(span, not store).max(initial=-1))
         if producer >= 0:
             self.wait(number, engines[not store], producer)

@@ -20,7 +20,7 @@ class Epilogue:
     """The activation and the binary points of one kernel."""
 
     activation: str
-    """As instructions name it."""
+    """The activation's name in instructions."""
     sums: int
     """Binary point of the anchor's results."""
     result: int

@@ -46,7 +46,7 @@ class KernelLowering:
         self.order = Order(program)
         self._buffers: dict[BufferOp, BufferPlace] = {}
         self._parts: dict[tuple[ComputeOp, BufferOp], Boxes] = {}
-        """What computes read of buffers that stay."""
+        """The boxes that computes read of buffers that stay."""
         self._tensors: dict[TensorOp, Tensor] = {}
         self._readers: dict[BufferOp, ComputeOp] = {}
         """The compute that reads each buffer."""
@@ -112,7 +112,7 @@ class KernelLowering:
         return Area(slice(bank, bank + 1), slice(ZEROS, ZEROS + rows), True)
 
     def _groups(self, op: ComputeOp) -> int:
-        """Groups of channels of a compute's result at most."""
+        """The number of channel groups of a compute's result."""
         output = op.output.owner
         assert isinstance(output, BufferOp)
         channels = output.get("shape")[self.tensor(output.tensor_op).axes.channel]

@@ -25,7 +25,7 @@ from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
 
 MOST_BIAS_SHIFT = 19
-"""Left shift of a bias at most; the field holds one more, against twice the sum."""
+"""The largest left shift of a bias; the field holds one more, counted against twice the sum."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Bias:
     """A bias as the banks hold it."""
 
     offset: int
-    """In the image of biases."""
+    """Byte offset in the image of biases."""
     shift: int
     """Left shift to the binary point of the sums."""
 
@@ -49,7 +49,7 @@ class Lowering:
     content: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     programs: list[Program] = field(default_factory=list[Program])
     starts: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """First instruction of each kernel, and the first behind it, over all programs."""
+    """First instruction of each kernel, and the first after it, over all programs."""
     image: bytearray = field(default_factory=bytearray)
     _open: bool = False
     _count: int = 0
@@ -59,7 +59,7 @@ class Lowering:
         self.image += bytes(MOST_GROUPS * self.core.channels)
 
     def barrier(self) -> None:
-        """The host runs here: the program ends, and another begins behind it."""
+        """The host runs here: the program ends, and another begins after it."""
         if self._open:
             self._count += 1  # END
         self._open = False
@@ -78,7 +78,7 @@ class Lowering:
         self._count += size
 
     def words(self) -> bytes:
-        """All programs, one behind the other, with their ENDs."""
+        """All programs, one after another, with their ENDs."""
         return b"".join(program.words() for program in self.programs)
 
     def bias(self, offset: int, count: int, name: str) -> Bias:

@@ -4,7 +4,7 @@ A box has rows, pixels and channels whatever its tensor's axes are: the rows of 
 of an image of one pixel each. In the banks, row L of a box lies in bank L // step % rows of its
 group; ``step`` rows share a bank (the stride of the window that reads them), side by side pixel for
 pixel, and a turn round the banks takes step * pixels * groups of channels of bank rows. In a
-circular buffer row L counts from the place of the box's first row, behind the last turn comes the
+circular buffer row L counts from the place of the box's first row, after the last turn comes the
 first one, and a turn takes as much for all tiles.
 """
 
@@ -30,7 +30,7 @@ class Axes:
 
     channel: int
     rows: tuple[int, ...]
-    """From outside in: a row of a box is an index along each."""
+    """The axes of rows, outermost first: a row of a box is an index along each."""
     pixel: int | None
 
     @classmethod
@@ -52,11 +52,11 @@ class Tensor:
 
     @cached_property
     def axes(self) -> Axes:
-        """Its axes as those of an image."""
+        """The tensor's axes as those of an image."""
         return Axes.of(len(self.shape))
 
     def address(self, start: Sequence[int]) -> int:
-        """The byte of an index, behind the register."""
+        """The byte offset of an index from the base register."""
         return self.offset + sum(i * s for i, s in zip(start, self.strides, strict=True))
 
 
@@ -90,7 +90,7 @@ class Tile:
     place: int = 0
     """The place of its first row, in a circular buffer."""
     circle: int = 0
-    """Rows of the circular buffer, a number of whole turns round the banks; 0 if it is none."""
+    """Rows of the circular buffer, a number of whole turns round the banks; 0: not circular."""
     widest: int = 0
     """Bank rows of a turn of the circular buffer's widest tile. All tiles have as much, so that
     rows take the places of those that are oldest, whatever the widths of their tiles."""
@@ -285,7 +285,7 @@ class Tile:
         return areas
 
     def transfer(self, build: Program, mnemonic: str) -> None:
-        """LOADs or SAVEs of all rows."""
+        """Append the LOADs or SAVEs of all rows of the tile."""
         tensor = self.tensor
         axes = tensor.axes
         if tensor.strides[axes.channel] != 1 and self.channels > 1:

@@ -13,7 +13,7 @@ static double clip_d(double a, double low, double high) {
     return a < low ? low : a > high ? high : a;
 }
 """
-"""What a definition may call that is no function of one number."""
+"""C that a definition may call although it is no function of one number."""
 
 
 def called(function: str) -> str:

@@ -80,7 +80,7 @@ _OPERANDS = (*ROLES, "other")
 
 
 def _group(name: str) -> str:
-    """Which parameters stand on one line: each operand's, each end's, those of the steps."""
+    """The group of parameters that stand on one line: an operand's, an end's, or the steps'."""
     head = name.partition(".")[0]
     return next(
         (prefix for prefix in (*_APART, *_OPERANDS) if head.rstrip("0123456789") == prefix), ""
@@ -102,7 +102,7 @@ def _in_main(whole: Lowering, instruction: Instruction, name: str) -> bool:
 def _based(whole: Lowering, column: Any) -> tuple[str, Any]:
     """The part of main memory in which addresses lie, and the addresses from its start.
 
-    Parts lie one behind the other; of those that begin at one place all but the last are empty.
+    Parts lie one after another; of those that begin at one place all but the last are empty.
     """
     least = int(np.asarray(column).min()) if np.asarray(column).size else 0
     name = [part for part, begin in whole.bases.items() if begin <= least][-1]

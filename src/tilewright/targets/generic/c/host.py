@@ -163,7 +163,7 @@ class _Conversion:
         self.line = writer.line
         self.instruction = instruction
         self.machine = machine
-        """With the numbers of the instruction's primitive."""
+        """The machine with the number formats of the instruction's primitive."""
         self.known = instruction.format.by_name
         self.kind: Kind = machine.number.kind
         self.narrow, self.sum = _element(machine.element), _element(machine.accumulator)

@@ -116,7 +116,7 @@ def _declared(prefix: str, kernels: Sequence[CompiledKernel], functions: Sequenc
 
 
 def _found(item: CompiledKernel) -> str:
-    """The operands that a kernel finds on the chip, as words behind its nodes."""
+    """The operands that a kernel finds on the chip, as words after its nodes."""
     stays = () if item.schedule is None else item.schedule.stays
     found = ", ".join(resident.operand for resident in stays if resident.live_in)
     return f"; finds {found} on the chip" if found else ""

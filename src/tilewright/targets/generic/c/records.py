@@ -60,7 +60,7 @@ class Member:
     field: Field
     meaning: str
     real: bool = False
-    """Whether it is a float, of which the field holds the bits."""
+    """True if it is a float, of which the field holds the bits."""
     selector: str = ""
     """The field that selects the function whose parameter it is."""
     choice: int = 0
@@ -69,7 +69,7 @@ class Member:
 
     @property
     def type(self) -> str:
-        """Its type in C."""
+        """The type of the member in C."""
         if self.real:
             return "float"
         bits = 64 if self.field.bits > 32 else 32
@@ -171,12 +171,12 @@ def header_text(instructions: InstructionSet) -> str:
 
 
 def kind_of(instructions: InstructionSet, instruction: Instruction) -> Kind:
-    """What an instruction computes on."""
+    """The kind of numbers that an instruction computes on."""
     return instructions.machines[instruction.opcode].number.kind
 
 
 def _functions(instructions: InstructionSet) -> str:
-    """What the functions of elements mean that fields select, as a comment; "" without any."""
+    """The meanings of the functions that fields select, as a comment; "" without any."""
     known: dict[str, None] = {}
     for instruction in commands_of(instructions):
         kind = kind_of(instructions, instruction)

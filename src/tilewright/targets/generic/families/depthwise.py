@@ -43,7 +43,7 @@ Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, window, operands, accumulation, steps."""
+        """The fields: sizes, window, operands, accumulation, steps."""
         if not {"input", "weight", "output"} <= part.operands.keys():
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
         return (
@@ -68,7 +68,7 @@ Fixed-point sums are modulo 2**32.
         accumulate.finish(unit, part, values, total, OUT, ("c",))
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Windows, weights, bias, residual, accumulators and result."""
+        """The memory that is touched: windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         return [

@@ -25,7 +25,7 @@ POINTS = ("n", "g", "oh", "ow", "kh", "kw", "ci")
 """Axes of the windows."""
 
 TYPES = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32)}
-"""Types that hold elements of so many bytes."""
+"""The integer type that holds an element, by the element's size in bytes."""
 
 
 class Gather(Family):
@@ -42,7 +42,7 @@ writes.
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
-        """Sizes, the window, then both ends."""
+        """The fields: sizes, the window, then both ends."""
         bits = size_bits(machine, part)
         return (
             Field("element", 4, "bytes of an element", default=2),

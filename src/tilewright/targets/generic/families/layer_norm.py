@@ -46,7 +46,7 @@ are float64, and are rounded to float32 once (numerics.reference.layer_norm).
     DIMS = ("d0", "d1", "d2", "d3", "axis")
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, parameters, operands, steps."""
+        """The fields: sizes, parameters, operands, steps."""
         operands: list[Field] = []
         for role in _others(part):
             operands += operand_fields(machine, role, memory_of(part, role), ("axis",))
@@ -77,7 +77,7 @@ are float64, and are rounded to float32 once (numerics.reference.layer_norm).
         accumulate.write(unit, part, values, total, self.DIMS)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Input, scale, shift and result."""
+        """The memory that is touched: input, scale, shift and result."""
         axes = [(dim, columns[dim]) for dim in self.DIMS]
         boxes = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
         for number, role in enumerate(_others(part), 1):

@@ -54,7 +54,7 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
     DIMS = ("n", "c", "h", "w")
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, parameters, operands, steps."""
+        """The fields: sizes, parameters, operands, steps."""
         real = not machine.fixed_bits
         parameters = (
             Field("alpha", 33, "alpha / size", signed=True, real=real),
@@ -104,7 +104,7 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
         return fixed.lrn_scale(x, total, (mantissas, factors, shifts), point_in, point_out)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Input, tables and result."""
+        """The memory that is touched: input, tables and result."""
         axes = [(dim, columns[dim]) for dim in self.DIMS]
         accesses = [touch(machine, columns, "input", memory_of(part, "input"), axes)]
         if "table" in columns:
@@ -133,7 +133,7 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
     DIMS = ("d0", "d1", "d2", "d3", "axis")
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, binary points, operands, steps."""
+        """The fields: sizes, binary points, operands, steps."""
         return (
             *size_fields(machine, part, self.DIMS),
             *(_point_fields() if machine.fixed_bits else ()),

@@ -34,7 +34,7 @@ else.
 """
 
     def fields(self, machine: Machine, part: Engine) -> tuple[Field, ...]:
-        """The flag; words and tokens have fields in every instruction."""
+        """The field of the flag; words and tokens have fields in every instruction."""
         if machine.synchronisation.style != "flags":
             return ()
         return (
@@ -54,7 +54,7 @@ With reply words: until `word` equals `value`.
 """
 
     def fields(self, machine: Machine, part: Engine) -> tuple[Field, ...]:
-        """The flag, or the word and its value."""
+        """The field of the flag, or those of the word and its value."""
         if machine.synchronisation.style == "flags":
             source = selector("from", others(machine, part), "the engine that signals")
             return source, _id(machine, "flag")

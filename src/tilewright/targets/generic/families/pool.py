@@ -45,7 +45,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
 {MEETING}{accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, window, divisor, operands, accumulation, steps."""
+        """Fields of an instruction: sizes, window, divisor, operands, accumulation and steps."""
         bits = size_bits(machine, part)
         return (
             selector("function", self.operations, "what is taken of a window"),
@@ -59,9 +59,9 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
                     ("window.row", "row of its first position for oh = 0"),
                     ("window.column", "column of its first position for ow = 0"),
                     ("count.top", "first row that counts"),
-                    ("count.bottom", "row behind the last that counts"),
+                    ("count.bottom", "row after the last that counts"),
                     ("count.left", "first column that counts"),
-                    ("count.right", "column behind the last that counts"),
+                    ("count.right", "column after the last that counts"),
                 )
             ),
             *operand_fields(machine, "input", memory_of(part, "input"), OUT),
@@ -91,7 +91,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         accumulate.write(unit, part, values, total, OUT)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Windows, residual, accumulators and result."""
+        """The memory that is touched: windows, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         return [
             *input_touches(machine, part, columns, ("n",)),

@@ -52,7 +52,7 @@ Fixed-point sums are modulo 2**32.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, window, operands, accumulation, steps."""
+        """The fields: sizes, window, operands, accumulation, steps."""
         roles = part.operands
         if not {"input", "weight", "output"} <= roles.keys():
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
@@ -93,7 +93,7 @@ Fixed-point sums are modulo 2**32.
         accumulate.finish(unit, part, values, total, OUT, OUT)
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Windows, weights, bias, residual, accumulators and result."""
+        """The memory that is touched: windows, weights, bias, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         taps = [(axis, columns[axis]) for axis in TAPS]

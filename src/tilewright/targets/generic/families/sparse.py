@@ -55,12 +55,12 @@ distance from the entry before. With these weights, for every n, oh, ow, co: the
 of input[n, row, column, ci] times weight[co, kh, kw, ci], with `bias` added when `bias` is 1 and
 `first` is 1; of the last block, `co` neurons in all count.
 {MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
-Each element works off its own neurons, so many entries a cycle as there are elements; `depth` says
+Each element computes its own neurons, as many entries a cycle as there are elements; `depth` says
 how long the slowest takes for a pixel. A `depth` that the streams do not have is an error.
 {accumulate.TEXT}"""
 
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
-        """Sizes, window, operands, accumulation, steps."""
+        """The fields: sizes, window, operands, accumulation, steps."""
         if not {"input", "weight", "output"} <= part.operands.keys():
             raise refuse("isa-roles", f"{part.name} needs input, weight and output")
         if machine.element != "fixed16":
@@ -118,7 +118,8 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
         return split.transpose(0, 2, 1, 3).reshape(blocks * lanes, taps * ci)[:co]
 
     def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
-        """Windows, streams, bias, residual, accumulators and result."""
+        """The memory that instructions touch: windows, streams, bias, residual, accumulators and
+        result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "co")), strict=True))
         two = np.full_like(columns["words"], 2)
         streams = Touch(

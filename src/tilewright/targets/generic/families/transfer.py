@@ -53,7 +53,7 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
 """
 
     def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
-        """Sizes, then both ends, then the second run."""
+        """The fields: sizes, then both ends, then the second run."""
         return (
             Field("element", 4, "bytes of an element", default=2),
             *box_fields(machine, part),

@@ -47,8 +47,8 @@ FILL_BITS = 9
 
 
 def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
-    """Steps of the window, and which rows and columns the buffer holds, which may turn; what
-    padding holds, where instructions say that."""
+    """Fields of the window: its steps, the rows and columns in the buffer, their place in a
+    circular buffer; and the value of padding, where instructions give it."""
     steps = step_fields(size_bits(machine, part), "that the buffer holds")
     fills = part.operands["input"].fills
     return *steps, *(fill_fields() if fills else ()), *circle_fields(machine, part)

@@ -1,7 +1,7 @@
 """Signals and waits of a tile program as fields of commands, and as instructions of their own.
 
 Flags are set and waited for by instructions of their own. Reply words are counted up, and tokens
-put, by the command in front of a signal; tokens are taken by the command behind a wait. A signal or
+put, by the command before a signal; tokens are taken by the command after a wait. A signal or
 a wait that stands beside none (slots that are free at the start, say), or beside one that has that
 bit already, becomes an instruction without a command.
 """
@@ -35,7 +35,7 @@ class Carried:
         self.signalled = {} if signalled is None else signalled
         self._masks: dict[tuple[Command, str], Array] = {}
         self._alone: dict[SignalOp | WaitOp, Array] = {}
-        """Of signals and waits, which executions have an instruction of their own."""
+        """For signals and waits, a mask of the executions that have an instruction of their own."""
         if self.style in ("replies", "tokens"):
             for engine in self.queues.engines:
                 self._carry(engine)
@@ -115,7 +115,7 @@ class Carried:
             (key, number, row) for number, mine in enumerate(keys) for row, key in enumerate(mine)
         )
         last: tuple[Command, int] | None = None
-        """The command in front, if nothing but signals stands between."""
+        """The command before, if there are only signals in between."""
         waiting: list[tuple[WaitOp, int]] = []
         for _, number, row in entries:
             op = ops[number]

@@ -38,7 +38,7 @@ class Context(Computed):
     instruction: Instruction
     tables: Tables
     content: Callable[[TensorOp], Array]
-    """What a weight holds; raises TilewrightError where that is not known."""
+    """Function that gives a weight's values; raises TilewrightError where they are not known."""
 
 
 def lower_compute(context: Context) -> Fields:
@@ -83,11 +83,8 @@ def _check_operands(context: Context) -> None:
 
 
 def _check_element(context: Context, role: str, element: str) -> None:
-    """Refuse an element that is neither the machine's nor one that the operand names, nor, of what
-    is added up, the accumulator's.
-
-    Machines of integers also take float32: as scales, and in functions from and to it.
-    """
+    """Refuse an element type that is neither the machine's, nor one that the operand names, nor,
+    for operands that are added up, the accumulator's."""
     machine, storage = context.machine, context.part.operands.get(role)
     named = () if storage is None else storage.elements
     real = machine.number.kind == "integer" and ELEMENTS[element].is_plain

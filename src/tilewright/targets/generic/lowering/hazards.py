@@ -47,7 +47,7 @@ class Use:
     rows: Column | None = None
     """The executions, ascending; None for all of them."""
     footprint: Footprint | None = None
-    """What each execution touches of those bytes, where it is known; then ``rows`` is None."""
+    """The part of those bytes that each execution touches, if known; then ``rows`` is None."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Loads brought to the front of a kernel, so that they run while the kernel before ends.
 
-The load engine is a queue: behind the load of an activation, which waits for the kernel before to
+The load engine is a queue: after the load of an activation, which waits for the kernel before to
 store it, the first tile of the weights would wait as well. What no kernel writes, and what the
 first compute needs anyway, is therefore loaded first.
 
@@ -35,7 +35,7 @@ class Prefetch:
     hoisted: dict[Command, NDArray[np.bool_]] = field(
         default_factory=dict[Command, NDArray[np.bool_]]
     )
-    """Which executions come first; commands that are left out have none."""
+    """Mask of the executions of each command that come first; other commands are left out."""
     positions: dict[Command, Column] = field(default_factory=dict[Command, Column])
     """Per command, the place of each execution in its engine's queue, from 0."""
     _reached: dict[str, Column] = field(default_factory=dict[str, Column])

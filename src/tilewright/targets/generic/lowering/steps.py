@@ -120,7 +120,7 @@ def step_columns(
             groups = ", ".join(f"[{', '.join(operations)}]" for operations in part.epilogue)
             raise refuse(
                 "lower-epilogue",
-                f"{part.name} applies {groups or 'nothing'} behind its anchor, in this order; "
+                f"{part.name} applies {groups or 'nothing'} after its anchor, in this order; "
                 f"the kernel is {chain}",
                 help="on fixed point: residual, activation, requantise, then functions by table",
             )

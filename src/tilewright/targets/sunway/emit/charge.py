@@ -1,6 +1,6 @@
 """The cycles that a tile takes to compute, as C for the shim that counts (shim/count.c).
 
-The packages' C has no such line: the manifest has it, and the runner puts it in front of the calls
+The packages' C has no such line: the manifest has it, and the runner puts it before the calls
 of ``compute`` in a copy of the file.
 """
 
@@ -17,7 +17,7 @@ from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.iteration import own_extents
 
 CALL = re.compile(r"( *)compute(?:_(\d+))?\(&at,")
-"""How the emitted C calls the code of a tile; of several computes, with the number of each."""
+"""Pattern of the call of a tile's code in the emitted C, with the compute's number if any."""
 
 
 def charge_texts(program: ProgramOp, machine: Machine) -> list[str]:

@@ -14,7 +14,7 @@ from tilewright.codegen.c.source import comment
 from tilewright.system.template import filled
 
 TEMPLATES = Path(__file__).parent / "templates"
-"""Where the texts of a package's files lie."""
+"""The folder of the texts of a package's files."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class LayerHead:
     nodes: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     grouped: bool = False
-    """Whether it is told which core group's part it is to compute."""
+    """True if it is told which core group's part it is to compute."""
 
     @property
     def prototype(self) -> str:

@@ -22,7 +22,7 @@ class Call:
     layer: LayerHead
     arguments: tuple[str, ...]
     result: tuple[str, int]
-    """Where it writes in C, and how many bytes up to the last."""
+    """The place of the result in C, and its bytes up to the last."""
     groups: int = 1
     """Core groups that have a part of it; one of several is the first."""
 
@@ -37,7 +37,7 @@ class LoopCalls:
     copies: LoopCopies
     calls: tuple[Call | LoopCalls, ...]
     result: tuple[str, int]
-    """Where its result lies in C, and how many bytes up to the last."""
+    """The place of its result in C, and its bytes up to the last."""
 
 
 def layer_calls(calls: Sequence[Call | LoopCalls]) -> Iterator[Call]:
@@ -51,7 +51,7 @@ def layer_calls(calls: Sequence[Call | LoopCalls]) -> Iterator[Call]:
 
 def main_text(network: str, calls: Sequence[Call | LoopCalls], main: Main, groups: int = 1) -> str:
     """The file. With several core ``groups``, a thread on each MPE calls the layers, and all meet
-    behind each."""
+    after each."""
     computation, body, count = Writer(1), Writer(), len(main.listed)
     _write_computation(computation, calls, groups)
     with main.write(body, f"layers = count > {count} ? words[{count}] : NULL;"):
@@ -95,7 +95,7 @@ def _write_call(writer: Writer, call: Call | LoopCalls, groups: int) -> None:
 
 
 def _write_loop(writer: Writer, loop: LoopCalls, groups: int) -> None:
-    """Write a loop; of several core groups the first copies, and the others wait for it."""
+    """Write a loop. With several core groups the first one copies, and the others wait for it."""
     writer.line(f"/* {loop.about} */")
     _write_copies(writer, loop.copies.begin, groups)
     with writer.block(f"for (long round = 0; round < {loop.rounds}; round++)"):

@@ -2,7 +2,7 @@
 
 What the code of tiles calls its own variables (``LOCALS``), what the headers define and what C
 keeps for itself is never handed out. Whoever needs a name says what it would like to be called, and
-gets that with a number behind it where it is taken.
+gets that with a number after it where it is taken.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ turn whole w x y
 KEYWORDS = frozenset(_KEYWORDS.split())
 
 LOCALS = frozenset(_LOCALS.split()) | {f"t{number}" for number in range(64)}
-"""What files of layers declare beside the names that are handed out."""
+"""Names that files of layers declare beside those that are handed out."""
 
 DERIVED = (
     *("{}", "{}_b", "{}_box", "get_{}", "put_{}", "exchange_{}"),

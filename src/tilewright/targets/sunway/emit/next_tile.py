@@ -62,7 +62,7 @@ def _enter(writer: Writer, nest: Nest, domain: Domain) -> None:
 def _next(writer: Writer, loop: Loop, around: Loop | Domain | None) -> None:
     """The function that steps to a loop's next iteration; 0 where there is none."""
     name, line = loop.name, writer.line
-    line(f"/* Steps to the next iteration over {name}; 0 behind the last of the part. */")
+    line(f"/* Steps to the next iteration over {name}; 0 after the last of the part. */")
     with writer.block(f"static int next_{name}(struct tile *at)"):
         line(f"at->{name} += {loop.step};")
         with writer.block(f"if (at->{name} >= {loop.end('at->')})"):
@@ -80,7 +80,7 @@ def _next(writer: Writer, loop: Loop, around: Loop | Domain | None) -> None:
 def _next_run(writer: Writer, domain: Domain, around: Loop | Domain | None) -> None:
     """The function that steps to a domain's next run; 0 where there is none."""
     line = writer.line
-    line("/* Steps to the next tile that reads any of it; 0 behind the last of the part. */")
+    line("/* Steps to the next tile that reads any of it; 0 after the last of the part. */")
     with writer.block(f"static int next_{domain.name}(struct tile *at)"):
         if around is None:
             line("(void)at;")
@@ -95,7 +95,7 @@ def _next_run(writer: Writer, domain: Domain, around: Loop | Domain | None) -> N
 def _skip(writer: Writer, loop: Loop | Domain) -> None:
     """The function that steps a number of tiles further, where they come in turns."""
     name, line = loop.name, writer.line
-    line("/* Steps over tiles that other CPEs fetch; 0 behind the last one. */")
+    line("/* Steps over tiles that other CPEs fetch; 0 after the last one. */")
     with writer.block(f"static int skip_{name}(struct tile *at, int count)"):
         line(f"while (count > 0 && next_{name}(at))")
         line("    count--;")

@@ -141,7 +141,7 @@ class _Layers:
         if activations > first and TEMPORARY not in compilation.arenas:
             first = align_up(first, ALIGNMENT)  # The first body begins there.
         self.first = first
-        """Bytes of the arena ``activations``; what lies behind them is in ``temporary``."""
+        """Bytes of the arena ``activations``; what lies after them is in ``temporary``."""
         self.spaces = {WEIGHTS: weights, ACTIVATIONS: first}
         if activations > first:
             self.spaces[TEMPORARY] = activations - first
@@ -210,7 +210,8 @@ class _Layers:
     def _layer(
         self, kernel: CompiledKernel, hosted: KernelCall | None, before: str
     ) -> tuple[LayerHead, Sequence[Place], int]:
-        """The files of one layer; its head, the places of its arguments, and its core groups."""
+        """Add the files of one layer. Returns its head, the places of its arguments, and its core
+        groups."""
         symbol, nodes = before + kernel.kernel.symbol, kernel.kernel.nodes
         texts, cores = self.texts, self.machine.cores
         groups, grouped = 1, cores > CPES

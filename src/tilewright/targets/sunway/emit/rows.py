@@ -38,7 +38,7 @@ from tilewright.tile.dialect import BufferType, StageOp, buffer_of, windows_of
 PRODUCTS = operators("product")
 POOLS = ("max_pool", "average_pool")
 MEANS = ("average_pool", "lrn")
-"""What divides or scales its sums as they are complete."""
+"""Operations that divide or scale their sums once these are complete."""
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Rows:
     names: Mapping[str, str]
     """The primitive's names of the program's dims, where they differ."""
     split: bool
-    """Whether the reduction has several computes: ``first`` and ``last`` say which this is."""
+    """True if the reduction has several computes: ``first`` and ``last`` say which this is."""
     writer: Writer = field(default_factory=lambda: Writer(1))
 
     def __post_init__(self) -> None:
@@ -348,7 +348,7 @@ class Rows:
     # -------------------------------------------------------------- maps
 
     def _complete(self, at: Mapping[str, Value]) -> None:
-        """From sums to results: means, and the stages behind the anchor."""
+        """From sums to results: means, and the stages after the anchor."""
         if self.operation not in MEANS and len(self.stages) == 1:
             return
         head = "if (last)" if self.split else ""
@@ -437,7 +437,7 @@ class Rows:
             with self.writer.block(each):
                 self.line(f"{target} = exp_s({source} - most);")
                 self.line(f"sum += {target};")
-            # The stages behind see the row along the axis.
+            # The later stages see the row along the axis.
             self.row = axis
             with self.writer.block(each):
                 self.line(f"const float t0 = {target} / sum;")

@@ -66,7 +66,7 @@ class Layer:
     cores: int
     """CPEs that work on it."""
     grouped: bool = False
-    """Whether they are those of several core groups."""
+    """True if the CPEs are those of several core groups."""
 
 
 @dataclass

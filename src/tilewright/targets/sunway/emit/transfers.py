@@ -38,15 +38,14 @@ class Place:
     name: str
     buffer: BufferOp
     axes: tuple[Span, ...]
-    """In the order in which they lie in memory, the outermost first, as the shape and strides."""
+    """Axes in the order of their strides in memory, outermost first, as the shape and strides."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """Of the tensor in main memory, in elements."""
+    """Strides of the tensor in main memory, in elements."""
     order: tuple[int, ...]
     """The tensor's axis that each of these is."""
     step_names: tuple[str, ...] = ()
-    """What C calls the elements in LDM from one index of an axis to the next, where they depend on
-    the tile."""
+    """C names of the strides in LDM, in elements, of axes whose stride depends on the tile."""
     exchanged: str = ""
     """``row`` or ``column``: whose CPEs fetch an eighth of the box each; with ``in turns``, one of
     them fetches it; ``all``: CPE 0 fetches it for all; "" if each fetches its own."""

@@ -83,8 +83,8 @@ def header_text() -> str:
 
 
 def _functions(tile: int, inner: int, text: str) -> str:
-    """The transform of a tile of outputs of so many products, or (``tile`` is 0) of inputs, by that
-    of one dimension."""
+    """The C of the transform of ``inner`` x ``inner`` products to a tile of outputs, or (``tile``
+    is 0) of inputs, by that of one dimension."""
     return filled(
         TEMPLATES / "winograd_tile.in",
         tile=tile,

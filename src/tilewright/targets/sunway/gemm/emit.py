@@ -124,7 +124,7 @@ def product(rows: Rows) -> list[str]:
 
 
 def product_in_turns(rows: Rows) -> list[str]:
-    """The same for a product that CPEs compute together: ``turn`` says whose tiles these are."""
+    """The body of a product that CPEs compute together: ``turn`` says whose tiles these are."""
     return _product(rows, "gemm_in_turns", "turn, ")
 
 

@@ -66,14 +66,14 @@ class Loop:
     text: str
 
     def block_cycles(self, steps: int, latencies: Latencies = LATENCIES) -> float:
-        """Cycles of a block of so many steps: beyond 12 they come one like the other."""
+        """Cycles of a block of ``steps`` steps: those after the twelfth take the same time each."""
         few = min(steps, 12)
         short = cycles([*self.begin, *self.body * (few - 1), *self.end], latencies)
         return short + (steps - few) * steady(self.body, latencies)
 
 
 def _sent(name: str, bus: str, *, element: bool) -> Instruction:
-    """One instruction that loads and sends."""
+    """The instruction that loads a register and sends it."""
     place, pointer = (f"s{name[1]}", f"s{name[1]}") if element else (_vector(name), "v")
     kind = ("lder" if bus == "r" else "ldec") if element else ("vldr" if bus == "r" else "vldc")
     c = f"simd_load{'e' if element else ''}{bus}({name}, "

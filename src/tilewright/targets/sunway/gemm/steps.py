@@ -9,7 +9,7 @@ order of the multiply-adds makes that early for half of them::
                       a0 free   a1 free   b0 free b1 free   a2, b2, a3, b3 free
 
 so that the next step can begin without a pause, in 24 of the 32 registers (swATOP's 4 x 4
-blocking). Instructions of P1 and integers stand between the multiply-adds, one behind each.
+blocking). Instructions of P1 and integers stand between the multiply-adds, one after each.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A CPE's product of tiles in its LDM: the functions of slave/gemm.h.
 
-``gemm_taps_16`` (and ``_8``, ``_4``): so many output channels of four output positions, over the
+``gemm_taps_16`` (and ``_8``, ``_4``): 16 (8, 4) output channels of four output positions, over the
 taps of a window (kernel positions; a matrix product has one tap) and the input channels::
 
     y[co][0..3] += sum over taps and ci of  w[tap][ci][co] * x_p[tap][ci]      p = 0..3

@@ -42,11 +42,11 @@ from tilewright.planning.planners.cores import one_core
 from tilewright.planning.space.join_pixels import join_pixels
 
 DIRECT = "conv"
-"""What the method that a convolution has by itself is called."""
+"""Name of the method that a convolution has by itself."""
 
 
 EXPLICIT = "conv_explicit"
-"""What the explicit method is called: as the cpu's primitive."""
+"""Name of the explicit method: as the cpu's primitive."""
 
 
 def stages_methods(machine: Machine) -> bool:
