@@ -50,7 +50,7 @@ ADVICE = (
     "    one range holds for a whole tensor: calibrate with real samples (--calibration), then\n"
     "    let tilewright diff name the layer that differs"
 )
-"""What helps where outputs of one scale for a tensor are beyond the bound."""
+"""Advice where outputs of one scale for a tensor are beyond the bound."""
 
 TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
 """Operations that fixed point computes by tables."""

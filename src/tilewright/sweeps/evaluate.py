@@ -8,8 +8,7 @@ came before.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -121,7 +120,7 @@ class Bench:
         try:
             machine = self.machine.with_values(dict(point.values)) if point.values else self.machine
             self.target.check_machine(machine)
-            with self._sharing():
+            with Planner.sharing(self.plans):
                 return self._planned(row, machine)
         except TilewrightError as error:
             problem = error.problems[0]
@@ -132,15 +131,6 @@ class Bench:
             return Row(
                 row.model, row.planner, row.values, "refused", code=problem.code, reason=reason
             )
-
-    @contextmanager
-    def _sharing(self) -> Generator[None]:
-        """Let planners share plans while a point is evaluated."""
-        before, Planner.store = Planner.store, self.plans
-        try:
-            yield
-        finally:
-            Planner.store = before
 
     def _planned(self, row: Row, machine: Machine) -> Row:
         timer = self.target.timer(machine)

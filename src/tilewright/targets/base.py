@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 EXAMPLES = "examples/machines"
-"""Where the repository has machine files, for those who work in it."""
+"""The repository's folder of machine files, for those who work in it."""
 
 _FOLDER = re.compile("[a-z][a-z0-9-]{0,99}")
 

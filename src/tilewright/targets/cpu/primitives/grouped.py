@@ -1,7 +1,7 @@
 """Grouped convolution where groups do not fill whole vectors of channels.
 
 Vectors of output channels are those of the layout, so one may belong to two groups or more: each
-group's inputs are then multiplied with all lanes' weights, and behind the group the other groups'
+group's inputs are then multiplied with all lanes' weights, and after the group the other groups'
 lanes are set back to what they were. Weights of zero there would make NaN of an infinite input.
 """
 
