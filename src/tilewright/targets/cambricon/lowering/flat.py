@@ -114,7 +114,8 @@ class Flat:
         for buffer in self.next_depths:
             # The first load fills the other one.
             operand = self.operands[buffer]
-            e.set(self.current[buffer], operand.address + operand.slot_bytes)
+            both = 2 * operand.address + operand.slot_bytes
+            e.set(self.current[buffer], both - operand.first)
         out = self.output.buffer
         if out in self.current:
             e.set(self.current[out], self.operands[out].address)

@@ -158,7 +158,7 @@ def _lowered(
     if (request := weights.request()) is not None:
         (buffer,) = nest.weights
         placed, operand = place(request), nest.operands[buffer]
-        operand.moved_to = placed.base
+        operand.moved_to, operand.later = placed.base, placed.later
         if (prefetch := placed.prefetch) is not None:
             transfers.prefetched.add(buffer)
     emit_tiles(nest, transfers, compute.emit, weights.leave_slot)
@@ -172,7 +172,7 @@ def _lowered(
     return Lowered(
         tidy.statements,
         {tensor: cut for tensor, cut in transfers.segments.items() if tensor not in elsewhere},
-        weights.used(),
+        weights.used(last=False),
         slot,
         prefetch,
         transfers.resident,
