@@ -214,6 +214,10 @@ class Flat:
                     self._where_first(load.depth, arrived)
                 spans = self.nest.spans(self.now, load.depth)
                 self.transfers.fill(load.buffer, spans, self.operands[load.buffer].address, None)
+                if self.weights_move and load.buffer.memory != "msm":
+                    # Weights of the next tile would take half of the bandwidth.
+                    nothing = self.e.reg(0)
+                    self.e.emit("MLOAD.barrier", nothing, nothing, nothing, 0)
                 self.e.place(arrived)
 
             # The level still is that of the step to this tile.
