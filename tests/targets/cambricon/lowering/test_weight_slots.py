@@ -40,8 +40,8 @@ def test_results_do_not_depend_on_the_room_for_weights(
 
 
 def test_the_next_weights_leave_main_memory_to_an_image_of_one_slot() -> None:
-    """Products wait for the image, whose tiles take as long as if nothing else were loaded: a fifth
-    less than beside the weights."""
+    """Products wait for the image, whose tiles take as long as if nothing else were loaded: a
+    seventh less than beside the weights."""
     rows, tile, width = 16, 4, 14
     case = conv(2 * DEEP, 2 * DEEP, (rows, width))
     whole = {**case.kernel.anchor.extents, "oh": tile}
