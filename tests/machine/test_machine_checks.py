@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from tests.machine.machine_parts import small_machine
 from tilewright.machine import Engine, Machine, Memory
 from tilewright.targets.ascend.capabilities import AscendMemory
-from tilewright.targets.cambricon.capabilities import CambriconOperand
+from tilewright.targets.cambricon.capabilities import CambriconOperand, CambriconPrimitive
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.cpu.capabilities import CpuPrimitive
 
@@ -72,6 +72,10 @@ CASES = [
     (changed("primitives", 0, multiples={"co": 1 << 40}), "multiples.co: is 1099511627776"),
     (changed("primitives", 0, cycles="cout"), "conv.cycles: no operation of the primitive has a"),
     (changed("primitives", 0, peak="co*d0"), "conv.peak: no operation of the primitive has a dim"),
+    (
+        changed("primitives", 0, own=CambriconPrimitive(in_place="residual")),
+        "conv.own.cambricon.in_place: the primitive has no operand",
+    ),
     (operand("weight", multiples={"oc": 8}), "weight.multiples: no operation of the primitive"),
     (
         operand("output", own=CambriconOperand(waits=("q",))),

@@ -36,7 +36,7 @@ class Budget:
     margin: float = 0.04
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
-    firsts: float = 0.15
+    firsts: float = 0.2
     """The margin for the best candidate of each primitive: for another one the cost may be further
     off."""
     limit: float = inf

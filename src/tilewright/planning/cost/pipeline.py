@@ -31,7 +31,7 @@ from tilewright.machine import Move
 from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.space.cells import Cells, Pairs
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use
-from tilewright.planning.space.nests import Arrangement, Loop, depends
+from tilewright.planning.space.nests import Arrangement, Loop, TakesTurns, depends
 from tilewright.planning.space.tilings import Space
 
 
@@ -55,7 +55,9 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        self.slots = arrangement.slots
+        own = space.primitive.own
+        turns = isinstance(own, TakesTurns)
+        self.slots = own.slots(space, arrangement) if turns else arrangement.slots
         self.loops: list[Loop] = []
         self.dims: list[str] = []
         self.trips: list[Floats] = []

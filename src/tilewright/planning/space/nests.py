@@ -21,6 +21,7 @@ each; and a residual comes for several tiles at once.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, permutations, product
@@ -28,6 +29,7 @@ from itertools import pairwise, permutations, product
 import numpy as np
 
 from tilewright.machine import Memory
+from tilewright.machine.records import PrimitiveRecord
 from tilewright.planning.space.footprint import Bools, Floats, Ints, Use, accumulator_bytes
 from tilewright.planning.space.tilings import Space
 
@@ -423,3 +425,11 @@ def moves_of(use: Use, nest: Nest, trips: tuple[Floats, ...]) -> Floats:
         if depends(use, loop):
             total = np.where(count > 1, seen, total)
     return total
+
+
+class TakesTurns(PrimitiveRecord):
+    """A primitive that needs fewer slots than its operands' moves seem to ask for."""
+
+    @abstractmethod
+    def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
+        """Slots of every operand that is moved, as far as its moves are concerned."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from tilewright.graph.passes.own import OwnPasses
 from tilewright.ir.passes import PassEntry
-from tilewright.machine import Machine
-from tilewright.machine.records import Finding, MoveRecord, PrimitiveRecord
+from tilewright.machine import Machine, Primitive
+from tilewright.machine.records import Finding, MoveRecord
 from tilewright.planning.domain import Kernel
 from tilewright.planning.own import FormsKernels, StoresTiles
+from tilewright.planning.space.footprint import Ints
 from tilewright.planning.space.join_pixels import moves_blocks
+from tilewright.planning.space.nests import Arrangement, TakesTurns
+from tilewright.planning.space.tilings import Space
 from tilewright.targets.cambricon.passes.block_channels import BlockChannels
 from tilewright.targets.cambricon.planning.channel_blocks import by_channel_blocks
+from tilewright.targets.cambricon.planning.replaced import slots_in_turn
 
 
 class CambriconMachine(FormsKernels, OwnPasses):
@@ -45,7 +49,7 @@ class CambriconMove(MoveRecord):
         return self.linear
 
 
-class CambriconPrimitive(PrimitiveRecord):
+class CambriconPrimitive(TakesTurns):
     """The facts about a primitive of ACC-C, whose instructions run several loops over a tile."""
 
     family: ClassVar[str] = "cambricon"
@@ -53,10 +57,22 @@ class CambriconPrimitive(PrimitiveRecord):
     skip_padding: bool = False
     """True if positions of a window outside of the image take no time; the bounds leave them out.
     Every window meets the image then."""
+    in_place: str = ""
+    """Role of an operand in whose place results of as many bytes may lie, element by element: where
+    both have one slot, they take turns at two (targets/cambricon/planning/replaced.py)."""
 
     def skips_padding(self) -> bool:
         """Return ``skip_padding``: True if window positions outside of the image take no time."""
         return self.skip_padding
+
+    def slots(self, space: Space, arrangement: Arrangement) -> Mapping[str, Ints]:
+        """Slots of results in the place of what they replace."""
+        return slots_in_turn(space, arrangement, self.in_place)
+
+    def findings(self, primitive: Primitive, dims: frozenset[str]) -> Iterator[Finding]:
+        """A role that it lacks."""
+        if self.in_place and self.in_place not in primitive.operands:
+            yield "in_place", f"the primitive has no operand {self.in_place[:80]!r}", ""
 
 
 class CambriconOperand(StoresTiles):

@@ -172,7 +172,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     plain: dict[str, Any] = {
         "operations": ("conv",),
         "engine": "matrix",
-        "own": CambriconPrimitive(skip_padding=True),
+        "own": CambriconPrimitive(skip_padding=True, in_place="residual"),
         "operands": product,
         "epilogue": EPILOGUE,
         # A product of the kernel's row with the pixels that it covers, for each point; where
@@ -213,6 +213,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="matmul",
             operations=("matmul",),
             engine="matrix",
+            own=CambriconPrimitive(in_place="residual"),
             operands=rows | {"input": ROWS.model_copy(update={"along": ("ci",)})},
             epilogue=EPILOGUE,
             cycles=f"n*m*{BATCH}*ceil(co/{lanes})*ceil(ci/{lanes})",

@@ -84,6 +84,11 @@ class Statement:
         assert isinstance(register, Register)
         return register
 
+    @property
+    def adds(self) -> bool:
+        """True if the instruction adds to the register that it writes."""
+        return bool(self.modifiers.get("acc")) and places(self.mnemonic)[0] >= 0
+
     @cached_property
     def reads(self) -> list[tuple[int, Register]]:
         """The registers that it reads, each with its operand's number.

@@ -7,11 +7,14 @@ from collections import Counter
 import numpy as np
 from tests.targets.generic.kernel_cases import Array, Case
 
+from tilewright.ir import integer
 from tilewright.machine import Machine
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.lowering.network import CONSTANTS, Lowering
+from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT
 from tilewright.targets.cambricon.simulate import Result, run
+from tilewright.tile.dialect import BufferOp, ProgramOp
 from tilewright.tile.lower import tile
 
 WEIGHTS_AT = 0
@@ -22,10 +25,13 @@ CONSTANT_BYTES = 1 << 16
 """Room for the constants of a kernel's code."""
 
 
-def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, Result, Lowering]:
+def run_case(
+    case: Case, schedule: Schedule, machine: Machine, *, at_end: bool = False
+) -> tuple[Array, Result, Lowering]:
     """The result of a kernel under a schedule; its weights lie in segments.
 
     The image lies at the end of main memory, so that a transfer that goes beyond it is refused.
+    ``at_end`` moves the buffers in VSM to its end, as those of a package's kernels may lie.
     """
     placements: dict[str, tuple[str, int, tuple[int, ...]]] = {}
     sizes = {"weights": 0, "activations": 0}
@@ -38,7 +44,11 @@ def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, R
     bases = {"weights": 0, CONSTANTS: sizes["weights"]}
     bases["activations"] = sizes["weights"] + CONSTANT_BYTES
     lowering = Lowering(machine, bases, Counter())
-    lowering.kernel(tile(case.kernel, schedule, machine, placements))
+    program = tile(case.kernel, schedule, machine, placements)
+    if at_end:
+        primitive = machine.primitive(schedule.primitive)
+        _move_to_end(program, machine.memory_beside(primitive, "vsm").room or 0)
+    lowering.kernel(program)
     assert len(lowering.image) <= CONSTANT_BYTES
     main = np.zeros(bases["activations"] + sizes["activations"], np.uint8)
     for operand in case.kernel.inputs:
@@ -59,3 +69,11 @@ def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, R
     shape, dtype = layout.physical_shape(operand.shape), case.expected.dtype
     raw = main[bases[arena] + offset :][: int(np.prod(shape)) * dtype.itemsize]
     return layout.unpack(raw.view(dtype).reshape(shape), operand.shape), result, lowering
+
+
+def _move_to_end(program: ProgramOp, room: int) -> None:
+    buffers = [op for op in program.walk() if isinstance(op, BufferOp) and op.memory == "vsm"]
+    top = max(each.get("address") + each.places * each.get("bytes") for each in buffers)
+    shift = (room - top) // ALIGNMENT * ALIGNMENT
+    for each in buffers:
+        each.address = integer(each.get("address") + shift)

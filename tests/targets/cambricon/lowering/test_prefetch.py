@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
@@ -21,25 +23,33 @@ SIZE = 4096
 REGISTERS = tuple(Register(number) for number in range(3))
 
 
-def slot() -> PrefetchSlot:
-    return PrefetchSlot(Statement(remark="room for a load"), REGISTERS)
+def slot(*busy: tuple[int, int]) -> PrefetchSlot:
+    return PrefetchSlot(Statement(remark="room for a load"), REGISTERS, busy)
 
 
 def request(size: int, slots: int = 1) -> WeightRequest:
-    return WeightRequest(FirstLoad(0, size // slots // 2, 0), size)
+    each = size // slots
+    return WeightRequest(FirstLoad(0, each // 2, 0), size, each if slots > 1 else 0)
 
 
 def test_weights_do_not_meet_those_of_the_kernel_before() -> None:
     prefetches = Prefetches(MACHINE)
-    prefetches.passed([(0, 1000)], slot(), 1e4)
+    prefetches.passed([(0, 1000)], slot((0, 1000)), 1e4)
     found = prefetches.place(request(512), 4096)
     assert (found.base, found.slot) == (4096 - 512, 0)
 
 
 def test_no_slot_takes_a_load_into_bytes_that_are_still_used() -> None:
     prefetches = Prefetches(MACHINE)
-    prefetches.passed([(0, 3072)], slot(), 1e4)
+    prefetches.passed([(0, 3072)], slot((0, 3072)), 1e4)
     assert prefetches.place(request(2048), 4096).slot is None
+
+
+def test_the_first_tile_goes_to_the_slot_that_is_free() -> None:
+    prefetches = Prefetches(MACHINE)
+    prefetches.passed([(0, 4096)], slot((0, 2048)), 1e4)
+    found = prefetches.place(request(4096, 2), 4096)
+    assert (found.base, found.later, found.slot) == (0, True, 0)
 
 
 def test_a_slot_takes_one_load() -> None:
@@ -68,7 +78,7 @@ def test_a_kernel_that_waits_for_its_own_load_takes_the_next_one() -> None:
     prefetches = Prefetches(MACHINE)
     prefetches.passed([], slot(), 10.0)
     prefetches.put(0, FirstLoad(0, 50_000, 0))
-    prefetches.passed([(0, 100_000)], slot(), 10.0)
+    prefetches.passed([(0, 100_000)], slot((0, 100_000)), 10.0)
     assert prefetches.place(request(2048), 1 << 20).slot == 1
 
 
@@ -97,6 +107,17 @@ def test_loads_in_front_of_the_first_tile_wait(order: tuple[str, ...], waits: bo
     (taken,) = (one.slot for one in lowering.prefetches._passed)  # pyright: ignore[reportPrivateUsage]
     assert taken is not None
     assert taken.waits == waits
+
+
+@pytest.mark.parametrize(("tiles", "later"), [(3, True), (4, False)])
+def test_the_last_tile_leaves_room_in_one_piece(tiles: int, later: bool) -> None:
+    """It lies in the slot at the end; the kernel that follows gets all in front of it."""
+    prefetches = Prefetches(MACHINE)
+    prefetches.passed([], slot(), 1e4)
+    wanted = replace(request(4096, 2), tiles=tiles)
+    found = prefetches.place(wanted, 6144)
+    assert (found.base, found.later, found.slot) == (2048, later, 0)
+    assert wanted.last(found.base, found.later) == (4096, 6144)
 
 
 def test_room_in_front_is_best() -> None:

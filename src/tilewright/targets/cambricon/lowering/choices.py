@@ -87,6 +87,9 @@ class Choices(Code):
             c.transfers.split_load(self.w, busy, c.temporaries) if self.split else None
         )
         """Weights that come by both DMAs."""
+        if self.residual is not None and not self.split:
+            # Of as many elements as the result, each read just before its result is written.
+            c.transfers.replace_in_place(self.residual)
 
     def _most_pixels(self) -> int:
         """Return the most output pixels of a tile."""

@@ -60,6 +60,7 @@ class Flat:
         self.filled = {load.buffer: load.depth for load in nest.loads}
         self.store_stream: Stream | None = None
         self.load_streams: dict[BufferOp, Stream] = {}
+        self.shared = self._share()
         loads = loads_of(nest)
         self.ahead = [load for load in loads if load.depth == 0 or self._slots(load.buffer) > 1]
         self.deferred = [load for load in loads if load not in self.ahead]
@@ -71,15 +72,23 @@ class Flat:
             if load.depth and self._slots(load.buffer) > 1:
                 self.current[load.buffer] = e.register()
                 self.next_depths[load.buffer] = load.depth
-        if self._slots(out.buffer) > 1:
+        if self.shared is None and self._slots(out.buffer) > 1:
             self.current[out.buffer] = e.register()
             self.store_stream = transfers.stream(out.buffer)
         for buffer in self.next_depths:
-            if (load_stream := transfers.stream(buffer)) is not None:
+            load_stream = None if buffer is self.shared else transfers.stream(buffer)
+            if load_stream is not None:
                 self.load_streams[buffer] = load_stream
-        stores = [] if self.store_stream is None else [self.store_stream]
-        # The store starts first.
-        self.streams: list[Stream] = [*stores, *self.load_streams.values()]
+        self.streams: list[Stream] = [
+            load_stream for key, load_stream in self.load_streams.items() if key is not self.shared
+        ]
+        if self.store_stream is not None:
+            # It starts first; what replaces results may come soon.
+            at = 0 if self.shared is None else len(self.streams)
+            self.streams.insert(at, self.store_stream)
+        if self.shared is not None:
+            # What is loaded where results were comes after their store.
+            self.streams.append(self.load_streams[self.shared])
         if self.streams:
             self.scheduler = transfers.scheduler = TransferScheduler(
                 e, self.streams, e.register(), transfers.interval
@@ -89,16 +98,39 @@ class Flat:
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.loaded = e.label("loaded")
 
+    def _share(self) -> BufferOp | None:
+        """The buffer whose slots are the result's, too, if there is one; starts both streams.
+
+        Results replace its elements, so that both have two slots in the room of one for each.
+        """
+        buffer = self.transfers.in_turn()
+        if buffer is None:
+            return None
+        store, load = map(self.transfers.stream, (self.output.buffer, buffer))
+        if store is None or load is None:
+            return None
+        self.store_stream, self.load_streams[buffer] = store, load
+        return buffer
+
     def _slots(self, buffer: BufferOp) -> int:
-        return self.operands[buffer].places
+        return 2 if buffer is self.shared else self.operands[buffer].places
 
     def _base(self, buffer: BufferOp) -> Value:
+        if self.shared is not None and buffer is self.output.buffer:
+            buffer = self.shared
         return self.current.get(buffer, self.operands[buffer].address)
+
+    def _two(self, buffer: BufferOp) -> tuple[int, int]:
+        """The addresses of its two slots, that of the first tile first."""
+        operand, out = self.operands[buffer], self.operands[self.output.buffer]
+        if buffer is self.shared and operand.slots == 1:
+            other = out.address + out.slot_bytes if out.slots > 1 else operand.address
+            return out.address, other
+        return operand.first, 2 * operand.address + operand.slot_bytes - operand.first
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
-        operand = self.operands[buffer]
-        both = self.e.reg(2 * operand.address + operand.slot_bytes)
+        both = self.e.reg(sum(self._two(buffer)))
         self.e.emit("SSUB", register, both, register)
 
     def emit(self) -> None:
@@ -113,8 +145,7 @@ class Flat:
         e.set(self.ended, int(len(self.transfers.prefetched) > 0))
         for buffer in self.next_depths:
             # The first load fills the other one.
-            operand = self.operands[buffer]
-            e.set(self.current[buffer], operand.address + operand.slot_bytes)
+            e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
         if out in self.current:
             e.set(self.current[out], self.operands[out].address)
@@ -183,6 +214,10 @@ class Flat:
                     self._where_first(load.depth, arrived)
                 spans = self.nest.spans(self.now, load.depth)
                 self.transfers.fill(load.buffer, spans, self.operands[load.buffer].address, None)
+                if self.weights_move and load.buffer.memory != "msm":
+                    # Weights of the next tile would take half of the bandwidth.
+                    nothing = self.e.reg(0)
+                    self.e.emit("MLOAD.barrier", nothing, nothing, nothing, 0)
                 self.e.place(arrived)
 
             # The level still is that of the step to this tile.

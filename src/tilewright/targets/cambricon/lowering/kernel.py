@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.memory import align_up
 from tilewright.targets.cambricon.formats import REGISTERS
 from tilewright.targets.cambricon.lowering.context import Code, Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
@@ -159,7 +160,7 @@ def _lowered(
     if (request := weights.request()) is not None:
         (buffer,) = nest.weights
         placed, operand = place(request), nest.operands[buffer]
-        operand.moved_to = placed.base
+        operand.moved_to, operand.later = placed.base, placed.later
         if (prefetch := placed.prefetch) is not None:
             transfers.prefetched.add(buffer)
     emit_tiles(nest, transfers, compute.emit, weights.leave_slot)
@@ -173,7 +174,7 @@ def _lowered(
     return Lowered(
         tidy.statements,
         {tensor: cut for tensor, cut in transfers.segments.items() if tensor not in elsewhere},
-        weights.used(),
+        weights.used(last=False),
         slot,
         prefetch,
         transfers.resident,
@@ -189,15 +190,20 @@ def _temporaries(nest: Nest, machine: Machine, memory: str) -> Temporaries:
 
 
 def _in_vsm(nest: Nest, machine: Machine) -> Temporaries:
-    """The end of VSM; no buffer lies in the part before it, either."""
+    """The end of VSM; and of the part before it, what no buffer uses.
+
+    Buffers lie side by side, at the beginning of that part or, to keep clear of those of the kernel
+    before, at its end.
+    """
     temporaries = _temporaries(nest, machine, "vsm")
-    end = max(
-        (
-            operand.address + operand.bytes
-            for operand in nest.operands.values()
-            if operand.buffer.memory == "vsm" and not operand.stays
-        ),
-        default=temporaries.start,
-    )
-    temporaries.beside = max(temporaries.start - end, 0) // ALIGNMENT * ALIGNMENT
+    moved = [
+        operand
+        for operand in nest.operands.values()
+        if operand.buffer.memory == "vsm" and not operand.stays
+    ]
+    first = min((operand.address for operand in moved), default=0)
+    end = align_up(max((each.address + each.bytes for each in moved), default=0), ALIGNMENT)
+    temporaries.others = end if temporaries.start - end >= first else 0
+    beside = max(temporaries.start - end, first)
+    temporaries.beside = beside // ALIGNMENT * ALIGNMENT
     return temporaries

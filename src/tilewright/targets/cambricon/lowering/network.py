@@ -162,8 +162,8 @@ class Lowering:
         """Choose the place of a kernel's weights, and the kernel before that issues their load."""
         self.placed = self.prefetches.place(request, room)
         if self.prefetched:
-            base = self.placed.base
-            self.placed = PlacedWeights(base, replace(request.load, chip=base))
+            placed = self.placed
+            self.placed = replace(placed, prefetch=request.first(placed.base, placed.later))
         return self.placed
 
     def _alone(self, tensor: TensorOp) -> bool:

@@ -26,6 +26,8 @@ class Operand:
     bases: Mapping[str, int]
     moved_to: int | None = None
     """Address of the first slot, if that is not the buffer's address."""
+    later: bool = False
+    """True if the first tile goes to the second of two slots."""
     segments: Segments | None = None
     """The cut of weights that stay."""
 
@@ -95,6 +97,11 @@ class Operand:
     def address(self) -> int:
         """Address of the first slot in its scratchpad."""
         return int(self.buffer.get("address")) if self.moved_to is None else self.moved_to
+
+    @property
+    def first(self) -> int:
+        """Address of the slot that takes the first tile."""
+        return self.address + self.later * self.slot_bytes
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
         """Address of a tile's box of a tensor that stays: one run (planning/space/residents.py)."""

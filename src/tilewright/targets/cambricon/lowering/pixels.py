@@ -51,8 +51,8 @@ class Pixels(Choices):
     added: Register | None = None
     """Addresses of what is pending in the result and the residual."""
     next_places: list[Register]
-    """Addresses of the current pixels, where a pixel's channels are parted; others lie side by side
-    with the pending ones."""
+    """Addresses of the current pixels, where a pixel's channels are parted, or the one that both
+    have. Others lie side by side with the pending ones."""
     sizes: list[int]
     """Bytes of an element in them."""
     steps: list[Value]
@@ -195,7 +195,11 @@ class Pixels(Choices):
 
     def _arrive(self, places: Sequence[Value], bias: Value | None) -> None:
         """A tile begins, whose results and residuals lie at these places."""
-        e, self.sizes = self.e, self._element_sizes()
+        e, sizes = self.e, self._element_sizes()
+        shared = len(places) == 2 and places[0] == places[1] and sizes[0] == sizes[1]
+        if shared and not self.parted:
+            places, sizes = places[:1], sizes[:1]
+        self.sizes = sizes
         self.bias_at = bias
         variables = [e.variable(place) for place in places]
         self.result = variables[0]
@@ -213,7 +217,7 @@ class Pixels(Choices):
         """Finish the pending sums, and make those of ``count`` pixels the pending ones."""
         e = self.e
         if not self.next_places:
-            for register, size in zip(self._own, self.sizes, strict=True):
+            for register, size in zip(self._own, self.sizes, strict=False):
                 e.increase(register, e.multiply(self.pending, size))
         elements = e.multiply(self.co, count)
         e.set(self.pending, elements)

@@ -4,7 +4,7 @@ The matrix scratchpad has a DMA of its own, and its first tile of weights depend
 kernel leaves **prefetch slots**: places that it passes once, after all of its own loads of weights
 and before the tiles that they are for. The first load of a kernel that follows goes there if
 
-- no kernel from the slot's own on uses the bytes that it fills before their own kernel does, and
+- no kernel from the slot on uses the bytes that it fills before their own kernel does, and
 - the load in the slot before is over by then, as far as the planner can tell: the queue is in
   order, and a second transfer of one engine would hold up all after it.
 
@@ -22,7 +22,9 @@ A load before the first tile waits until that tile's operands are there: beside 
 take half of the bandwidth, while no product runs.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
-as few kernels before as possible, and leave the next kernel as much room in one piece as they can.
+as few kernels before as possible, and their last tile leaves the next kernel as much room in one
+piece as it can: a slot in front of the last tile has all bytes but that tile's to fill. Where a
+kernel's weights have two slots, their first tile may go to the second one.
 """
 
 from __future__ import annotations
@@ -85,6 +87,21 @@ class WeightRequest:
     load: FirstLoad
     bytes: int
     """Bytes of all slots."""
+    apart: int = 0
+    """Bytes from the first slot to the second; 0 where there is one."""
+    tiles: int = 1
+    """Tiles that are loaded, one after the other."""
+
+    def first(self, base: int, later: bool) -> FirstLoad:
+        """The first load, to the first slot or the second, where slots begin at ``base``."""
+        return replace(self.load, chip=base + later * self.apart)
+
+    def last(self, base: int, later: bool) -> Interval:
+        """The bytes of the last tile."""
+        if not self.apart:
+            return base, base + self.bytes
+        start = base + (self.tiles - 1 + later) % 2 * self.apart
+        return start, start + self.apart
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,8 @@ class PlacedWeights:
 
     base: int
     """Address of the first slot of the weights in the matrix scratchpad."""
+    later: bool = False
+    """True if the first tile goes to the second of two slots."""
     prefetch: FirstLoad | None = None
     """The load that an earlier kernel issues."""
     slot: int | None = None
@@ -106,6 +125,8 @@ class PrefetchSlot:
     place: Statement
     """A remark that stands there; it is found by identity."""
     registers: tuple[Register, ...]
+    busy: tuple[Interval, ...] = ()
+    """Bytes of the matrix scratchpad that the kernel still uses after it."""
     waits: bool = False
     """True if the first tile's operands come before it: beside them, the load would take half of
     the bandwidth, and the first product wait."""
@@ -142,21 +163,24 @@ class Prefetches:
         ends = [end for kernel in reversed(self._passed) for _, end in kernel.used]
         after = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
         bases = (after, 0, (room - request.bytes) // ALIGNMENT * ALIGNMENT)
-        loads = [
-            replace(request.load, chip=base) for base in bases if 0 <= base <= room - request.bytes
-        ]
-        whole = [PlacedWeights(load.chip, load, self.earlier_slot(load)) for load in loads]
+        whole: list[PlacedWeights] = []
+        for base in bases:
+            for later in (False, True)[: 2 if request.apart else 1]:
+                load = request.first(base, later)
+                if 0 <= base <= room - request.bytes:
+                    whole.append(PlacedWeights(base, later, load, self.earlier_slot(load)))
         possible = [choice for choice in whole if choice.slot is not None]
 
         def left(choice: PlacedWeights) -> tuple[int, int]:
-            """Bytes beside the weights for a kernel that follows, best before them: what takes
+            """Bytes beside the last tile for a kernel that follows, best before it: what takes
             all of the scratchpad begins there."""
-            return max(choice.base, room - choice.base - request.bytes), choice.base
+            start, end = request.last(choice.base, choice.later)
+            return max(start, room - end), start
 
         return max(
             possible,
             key=lambda choice: (self._time_after(choice.slot or 0), left(choice)),
-            default=PlacedWeights(loads[0].chip),
+            default=PlacedWeights(whole[0].base),
         )
 
     def _time_after(self, number: int) -> float:
@@ -168,12 +192,17 @@ class Prefetches:
         slot_number: int | None = None
         for number in range(len(self._passed) - 1, self.begin - 1, -1):
             kernel = self._passed[number]
-            if kernel.load is not None or any(meet(load.filled, used) for used in kernel.used):
+            if kernel.load is not None:
                 break
-            if kernel.slot is not None and self._free(number):
-                slot_number = number
-                if self._time_after(number) >= AMPLE * load.cycles(self._machine):
+            if kernel.slot is not None:
+                if any(meet(load.filled, busy) for busy in kernel.slot.busy):
                     break
+                if self._free(number):
+                    slot_number = number
+                    if self._time_after(number) >= AMPLE * load.cycles(self._machine):
+                        break
+            if any(meet(load.filled, used) for used in kernel.used):
+                break
         return slot_number
 
     def _free(self, number: int) -> bool:

@@ -19,14 +19,17 @@ class Temporaries:
     size: int
     where: str
     used: int = 0
+    others: int = 0
+    """The address of the longest part in front of them that no buffer uses, either."""
     beside: int = 0
-    """Bytes before them that no buffer uses, either."""
+    """The number of bytes of that part."""
 
     def beside_them(self, size: int) -> int:
-        """The address of ``size`` bytes before them."""
+        """The address of ``size`` bytes in that part."""
         size = -(-size // ALIGNMENT) * ALIGNMENT
         assert size <= self.beside
-        address = self.start - self.beside
+        address = self.others
+        self.others += size
         self.beside -= size
         return address
 

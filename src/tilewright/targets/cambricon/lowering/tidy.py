@@ -31,6 +31,7 @@ from tilewright.targets.cambricon.lowering.liveness import (
     without_unread,
     written_by,
 )
+from tilewright.targets.cambricon.lowering.numbering import numbered
 from tilewright.targets.cambricon.statements import Label, Part, Statement
 
 PURE = frozenset(("SADD", "SSUB", "SMUL", "SMOVE", "SGT", "SE", "SAND", "SDIV"))
@@ -64,7 +65,7 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
     Labels stand on lines of their own, and remarks stay the objects that they are. What needs more
     registers than the machine has is returned with their number, and goes no further.
     """
-    code = without_unread(statements, PURE, clobbers)
+    code = without_unread(numbered(statements, PURE, clobbers), PURE, clobbers)
     numbers = assigned(code, clobbers)
     count = max(numbers.values(), default=-1) + 1
     if count > REGISTERS:

@@ -59,6 +59,8 @@ class Transfers:
         """Code for buffers that have been filled anew, before their first tile."""
         self.interval: float | None = None
         """Cycles between issue slots, if tiles have them throughout: all moves wait for them."""
+        self.replaced: BufferOp | None = None
+        """A buffer whose elements results may replace, one for one."""
         self.scheduler: TransferScheduler | None = None
         """The issue slots of the loop over tiles, if it has streams."""
         self._cut_weights()
@@ -96,6 +98,11 @@ class Transfers:
     def on_refill(self, operand: Operand, refill: Refill) -> None:
         """Emit code whenever an operand's buffer has been filled anew."""
         self.refills.append((operand.buffer, refill))
+
+    def replace_in_place(self, operand: Operand) -> None:
+        """Say that results may be written where an operand of as many elements lies."""
+        if not operand.stays:
+            self.replaced = operand.buffer
 
     def by_segment(self, operand: Operand) -> bool:
         """Return True if weights are laid out by segment, for bands of pixels or not."""
@@ -147,6 +154,21 @@ class Transfers:
         for tensor in self.segments.keys() - self.resident.keys():
             if not alone(tensor):
                 self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
+
+    def in_turn(self) -> BufferOp | None:
+        """The buffer whose slots are the result's, too: where both have two slots in the room of
+        one for each, if both move in streams."""
+        out, buffer = self.nest.output, self.replaced
+        if buffer is None or self.nest.depth(buffer) != out.depth or not out.depth:
+            return None
+        operand, result = self.nest.operands[buffer], self.nest.operands[out.buffer]
+        if (
+            result.stays
+            or operand.slot_bytes != result.slot_bytes
+            or min(operand.slots, result.slots) > 1
+        ):
+            return None
+        return buffer
 
     def start_of(self, operand: Operand) -> int:
         """Return the address at which a tensor's segments begin in main memory."""

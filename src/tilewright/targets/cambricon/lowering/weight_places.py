@@ -14,6 +14,7 @@ from tilewright.targets.cambricon.lowering.prefetch import (
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.tile.dialect import BufferOp
+from tilewright.tile.implied import visits
 
 
 class WeightPlaces:
@@ -41,9 +42,28 @@ class WeightPlaces:
             size = 2 * self.transfers.packed[buffer.tensor_op][1]
         return operand.address, operand.address + size
 
-    def used(self) -> tuple[Interval, ...]:
-        """The bytes of the matrix scratchpad that tiles use."""
-        return (*map(self._bytes_of, self.nest.weights), *self._results())
+    def _last_of(self, buffer: BufferOp) -> Interval:
+        """The bytes of it that the last tile uses."""
+        operand = self.nest.operands[buffer]
+        if operand.places == 1 or self._uneven(buffer):
+            return self._bytes_of(buffer)
+        slot = (visits(buffer) - 1 + operand.later) % operand.places
+        start = operand.address + slot * operand.slot_bytes
+        return start, start + operand.slot_bytes
+
+    def _uneven(self, buffer: BufferOp) -> bool:
+        """Return True if the outer of two loops over a dim around it has a short last iteration."""
+        loops = self.nest.loops[: self.nest.depth(buffer)]
+        return any(
+            loop.dim == other.dim and self.nest.extents[loop.dim.data] % loop.step_size > 0
+            for number, loop in enumerate(loops)
+            for other in loops[number + 1 :]
+        )
+
+    def used(self, *, last: bool) -> tuple[Interval, ...]:
+        """The bytes of the matrix scratchpad that all tiles use, or the last one."""
+        slots = [self._last_of(b) if last else self._bytes_of(b) for b in self.nest.weights]
+        return (*slots, *self._results())
 
     def request(self) -> WeightRequest | None:
         """The only weights, if their first load is one transfer that stands before all."""
@@ -68,12 +88,14 @@ class WeightPlaces:
                 return None
             count, address = runs.elements, e.add(runs.address, runs.offset)
         assert isinstance(count, int) and isinstance(address, int)
-        return WeightRequest(
-            FirstLoad(0, count, address), operand.bytes if depth else operand.slot_bytes
-        )
+        first = FirstLoad(0, count, address)
+        if not depth:
+            return WeightRequest(first, operand.slot_bytes)
+        return WeightRequest(first, operand.bytes, operand.slot_bytes, visits(buffer))
 
     def leave_slot(self, last: bool) -> None:
         """Leave a prefetch slot for a later kernel's load; where ``last``, before the last tile."""
         e = self.e
         registers = tuple(e.register() for _ in range(3))
-        self.slot = PrefetchSlot(e.mark("room for a load"), registers, not last)
+        busy = self.used(last=last)
+        self.slot = PrefetchSlot(e.mark("room for a load"), registers, busy, not last)

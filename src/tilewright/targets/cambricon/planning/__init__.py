@@ -1,1 +1,1 @@
-"""Planning of ACC-C alone: blocks of channels."""
+"""Planning of ACC-C alone: blocks of channels, results in place."""
