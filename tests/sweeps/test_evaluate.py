@@ -13,7 +13,6 @@ from tests.slow import but_fast
 from tests.sweeps.models import MACHINE, small_model
 from tilewright.compiler.loops import every_kernel
 from tilewright.compiler.pipeline import resolve, run_pipeline
-from tilewright.planning import Planner
 from tilewright.sweeps import Row, sweep
 from tilewright.sweeps.evaluate import Bench, program_figures
 from tilewright.sweeps.shared import form_of
@@ -113,12 +112,6 @@ def test_a_model_is_read_once_for_sizes_and_rates_of_memories(
     sweep(small_model(tmp_path), MACHINE, {"memory.feature.bytes": [1024, 2048, 4096]})
     # One for each point, and one for all.
     assert len(begun) == 4
-
-
-def test_the_store_of_plans_is_left_as_it_was(tmp_path: Path) -> None:
-    before = Planner.store
-    sweep(small_model(tmp_path), MACHINE)
-    assert Planner.store is before
 
 
 def test_peaks_are_the_ends_of_the_buffers_of_the_program(tmp_path: Path) -> None:

@@ -389,7 +389,7 @@ def test_kernels_that_the_network_does_not_have_are_refused(tmp_path: Path) -> N
     data = json.loads((folder / "program.json").read_text())
     data["kernels"][0]["symbol"] = "other"
     (folder / "program.json").write_text(json.dumps(data))
-    with pytest.raises(TilewrightError, match=r"package-invalid.*none of the network's"):
+    with pytest.raises(TilewrightError, match=r"package-invalid.*is not in the network"):
         TARGET.load(folder)
 
 
