@@ -17,7 +17,7 @@ def import_machine_command(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="YAML of ZigZag (an accelerator, and a mapping) or of AccelForge.",
+            help="YAML of ZigZag (an accelerator, and a mapping), AccelForge or Timeloop.",
         ),
     ],
     output: Annotated[
@@ -28,7 +28,7 @@ def import_machine_command(
     ] = "int8",
     as_json: console.JsonOption = False,
 ) -> None:
-    """Read other tools' hardware (ZigZag's, AccelForge's) as a machine file.
+    """Read other tools' hardware (ZigZag's, AccelForge's, Timeloop's) as a machine file.
 
     Example: tilewright import-machine tpu_like.yaml mapping.yaml -o tpu-like.toml
     """

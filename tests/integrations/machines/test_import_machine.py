@@ -18,8 +18,8 @@ from tilewright.machine.load import load_machine
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "import"
-ZIGZAG, MAPPING, ACCELFORGE = (
-    EXAMPLES / f"{name}.yaml" for name in ("zigzag", "mapping", "accelforge")
+ZIGZAG, MAPPING, ACCELFORGE, TIMELOOP = (
+    EXAMPLES / f"{name}.yaml" for name in ("zigzag", "mapping", "accelforge", "timeloop")
 )
 
 
@@ -85,6 +85,74 @@ def test_accelforge_gives_rates_in_bytes_a_cycle() -> None:
     moves = {(move.source, move.target): move.bytes_per_cycle for move in machine.moves}
     assert moves == {("DRAM", "Buffer"): 8, ("DRAM", "Weights"): 8, ("Buffer", "DRAM"): 8}
     assert cycles(imported, "products", oh=2, co=17, ci=9) == 2 * 2 * 2
+
+
+def test_timeloop_gives_sizes_rates_and_meshes() -> None:
+    imported = import_machine([TIMELOOP])
+    machine = load_machine(imported.text)
+    assert machine == imported.machine
+    assert imported.tool == "Timeloop"
+    assert machine.clock_hz == 5e8
+    memories = {memory.name: memory.bytes for memory in machine.memories}
+    assert memories == {"DRAM": None, "buffer": 128 * 4096 // 8}
+    moves = {(move.source, move.target): move.bytes_per_cycle for move in machine.moves}
+    assert moves == {("DRAM", "buffer"): 8, ("buffer", "DRAM"): 8}  # DRAM is the slower end.
+    assert cycles(imported, "products", oh=5, ow=7, co=20, ci=9, kh=3, kw=3) == 5 * 7 * 3 * 2 * 9
+
+
+def test_trees_of_timeloop_say_instances_by_ranges(tmp_path: Path) -> None:
+    path = tmp_path / "old.yaml"
+    path.write_text(
+        """
+architecture:
+  version: 0.3
+  subtree:
+  - name: system
+    local:
+    - {name: main, class: DRAM, attributes: {width: 64, word-bits: 16, read_bandwidth: 2}}
+    subtree:
+    - name: chip
+      attributes: {technology: 40nm}
+      local:
+      - {name: shared, class: SRAM, attributes: {memory_depth: 2048, memory_width: 64}}
+      subtree:
+      - name: PE[0..15]
+        local:
+        - {name: psums, class: regfile, attributes: {depth: 16, width: 16}}
+        - {name: "macs[0..3]", class: intmac, attributes: {datawidth: 16}}
+problem: {shape: conv}
+"""
+    )
+    imported = import_machine([path], "fixed16")
+    assert [(m.name, m.bytes) for m in imported.machine.memories] == [
+        ("main", None),
+        ("shared", 16_384),
+    ]
+    assert imported.machine.move("main", "shared").bytes_per_cycle == 4  # Two words of 16 bits.
+    assert cycles(imported, "products", oh=1, ow=1, co=32, ci=8, kh=1, kw=1) == 2 * 2
+    assert any("psums" in line for line in imported.lost)
+    assert any("problem" in line for line in imported.lost)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("architecture: {version: 0.4}", "neither nodes nor a subtree"),
+        ("architecture: {nodes: [!Parallel {nodes: []}]}", "only nodes in one row"),
+        ("architecture: {nodes: [!Component {name: m, class: DRAM}]}", "no component multiplies"),
+        ("architecture: {nodes: [!Container {name: c, spatial: {meshX: 0}}]}", "whole number"),
+        ("architecture: {subtree: [{name: a}, {name: b}]}", "two subtrees"),
+        ("architecture: 3", "must be a mapping"),
+    ],
+)
+def test_timeloop_files_that_say_too_little_are_refused(
+    text: str, reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(TilewrightError, match="machine-import") as error:
+        _ = import_machine([path])
+    assert reason in str(error.value)
 
 
 def test_operands_of_a_memory_are_sets_of_tensors(tmp_path: Path) -> None:
@@ -192,7 +260,7 @@ ODD = ("-1", "0", ".nan", ".inf", "inf", "null", "[]", "{}", "1e300", "x", "9" *
 """Values that stand where a file has a better one."""
 
 
-@pytest.mark.parametrize("source", [ZIGZAG, ACCELFORGE, MAPPING], ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", [ZIGZAG, ACCELFORGE, TIMELOOP, MAPPING], ids=lambda path: path.stem)
 def test_spoilt_files_are_read_or_refused(source: Path, tmp_path: Path) -> None:
     """Any value may be any other one: the result is a machine file, or errors with codes."""
     pick, path = random.Random(7), tmp_path / "spoilt.yaml"
@@ -217,7 +285,11 @@ def test_spoilt_files_are_read_or_refused(source: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("files", [(ZIGZAG, MAPPING), (ACCELFORGE,)], ids=("zigzag", "accelforge"))
+@pytest.mark.parametrize(
+    "files",
+    [(ZIGZAG, MAPPING), (ACCELFORGE,), (TIMELOOP,)],
+    ids=("zigzag", "accelforge", "timeloop"),
+)
 def test_an_imported_machine_runs_lenet5(files: Sequence[Path], tmp_path: Path) -> None:
     out = tmp_path / "m.toml"
     arguments = ["import-machine", *map(str, files), "-o", str(out)]

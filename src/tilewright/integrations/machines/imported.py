@@ -12,6 +12,7 @@ from tilewright.integrations.machines.accelforge import accelforge_hardware
 from tilewright.integrations.machines.described import ELEMENTS, machine_described
 from tilewright.integrations.machines.hierarchy import Hardware
 from tilewright.integrations.machines.reading import CODE, read_yaml
+from tilewright.integrations.machines.timeloop import timeloop_hardware
 from tilewright.integrations.machines.zigzag import zigzag_hardware
 from tilewright.machine.checks import shown
 from tilewright.machine.load import to_toml
@@ -20,6 +21,12 @@ from tilewright.machine.model import Machine
 MOST_FILES = 16
 
 _ZIGZAG = {"memories", "operational_array"}
+
+_BESIDE = {
+    *("mapping", "variables", "workload", "problem", "mapper", "globals", "components"),
+    *("architecture_constraints", "mapspace_constraints", "mapspace", "compound_components"),
+}
+"""Keys of files of AccelForge and Timeloop that describe something else than hardware."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +69,14 @@ def import_machine(paths: Sequence[Path], element: str = "int8") -> Imported:
             "spatial_mapping" in e for e in data if isinstance(e, dict)
         ):
             mapping = data
-        elif isinstance(data, dict) and ("arch" in data or set(data) >= _ZIGZAG):
+        elif isinstance(data, dict) and (
+            "arch" in data or "architecture" in data or set(data) >= _ZIGZAG
+        ):
             found.append((shown(path), data))
-        elif isinstance(data, dict) and {"mapping", "variables", "workload"} & set(data):
-            lost.append(f"{shown(path)}: mappings, variables and workloads are not read")
+        elif isinstance(data, dict) and _BESIDE & set(data):
+            lost.append(f"{shown(path)}: mappings, workloads and settings beside it are not read")
         else:
-            help = "ZigZag's accelerators and mappings, and AccelForge's architectures, are read"
+            help = "ZigZag's accelerators and mappings, AccelForge's and Timeloop's architectures"
             raise refuse(CODE, "describes no hardware that is known", shown(path), help)
     if len(found) != 1:
         raise refuse(CODE, f"the files describe {len(found)} machines instead of one")
@@ -76,7 +85,8 @@ def import_machine(paths: Sequence[Path], element: str = "int8") -> Imported:
     if "memories" in data:
         hardware = zigzag_hardware(data, mapping, where)
     else:
-        hardware = accelforge_hardware(data, where)
+        read_by = accelforge_hardware if "arch" in data else timeloop_hardware
+        hardware = read_by(data, where)
         lost += ["a mapping of ZigZag's beside it"] if mapping else []
     hardware.lost[:0] = lost
     machine = machine_described(hardware, element)
