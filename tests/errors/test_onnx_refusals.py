@@ -40,10 +40,10 @@ CASES = {
     "unknown operator": (node("Frobnicate"), {}, "onnx-unsupported-operator", "no such operator"),
     "other operator": (node("Multinomial"), {}, "onnx-unsupported-operator", "not supported"),
     "other domain": (
-        node("NhwcMaxPool", domain="com.microsoft"),
+        node("NhwcFusedConv", domain="com.microsoft"),
         {},
         "onnx-unsupported-operator",
-        "none of the 34 operators of its domain",
+        "none of the 37 operators of its domain",
     ),
     "unknown attribute of another domain": (
         node("Gelu", domain="com.microsoft", alpha=1.0),

@@ -325,11 +325,11 @@ def test_products_to_floats() -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    model, _ = model_of("NhwcMaxPool", [np.zeros((1, 4, 4, 3), np.uint8)], kernel_shape=[2, 2])
+    model, _ = model_of("NhwcFusedConv", [np.zeros((1, 4, 4, 3), np.uint8)], kernel_shape=[2, 2])
     with pytest.raises(TilewrightError) as refused:
         import_onnx(model)
     (problem,) = refused.value.problems
-    assert problem.where == "node 'the_node' (com.microsoft.NhwcMaxPool)"
+    assert problem.where == "node 'the_node' (com.microsoft.NhwcFusedConv)"
     assert (
         problem.reason
         == f"it is none of the {len(CONTRIBUTED)} operators of its domain that are known"

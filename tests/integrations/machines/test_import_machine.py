@@ -260,7 +260,9 @@ ODD = ("-1", "0", ".nan", ".inf", "inf", "null", "[]", "{}", "1e300", "x", "9" *
 """Values that stand where a file has a better one."""
 
 
-@pytest.mark.parametrize("source", [ZIGZAG, ACCELFORGE, TIMELOOP, MAPPING], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "source", [ZIGZAG, ACCELFORGE, TIMELOOP, MAPPING], ids=lambda path: path.stem
+)
 def test_spoilt_files_are_read_or_refused(source: Path, tmp_path: Path) -> None:
     """Any value may be any other one: the result is a machine file, or errors with codes."""
     pick, path = random.Random(7), tmp_path / "spoilt.yaml"

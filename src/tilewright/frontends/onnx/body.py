@@ -38,7 +38,14 @@ from tilewright.frontends.onnx.nodes import (
 )
 from tilewright.frontends.onnx.operators import RULES
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
-from tilewright.frontends.onnx.tensors import DTYPES, Constant, Files, array_of, constant_of
+from tilewright.frontends.onnx.tensors import (
+    DTYPES,
+    Constant,
+    Files,
+    array_of,
+    constant_of,
+    narrow_type,
+)
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -102,8 +109,9 @@ class Body:
             if name in where.tensors:
                 where.values[name] = UNKNOWN
                 try:
-                    array = array_of(where.tensors[name], self.files)
-                    where.values[name] = Constant(array, name)
+                    stored = where.tensors[name]
+                    array = array_of(stored, self.files)
+                    where.values[name] = Constant(array, name, narrow_type(stored))
                 except TilewrightError as error:
                     self.problems.extend(error.problems)
                 return where.values[name]

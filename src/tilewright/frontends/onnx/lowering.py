@@ -111,6 +111,11 @@ class Lowering(Emitter):
         """Element type of an operand."""
         return dtype_of_value(self.operand(index))
 
+    def narrow(self, index: int) -> int:
+        """ONNX's type of a constant whose array has wider elements (narrow.py); 0 for others."""
+        value = self.operands[index] if index < len(self.operands) else None
+        return value.element if isinstance(value, Constant) else 0
+
     def tensor(self, index: int) -> SSAValue:
         """An operand as a value of the network; constants become weights."""
         return self.stored(self.operand(index))
@@ -126,7 +131,7 @@ class Lowering(Emitter):
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """Any value in another shape."""
         if isinstance(value, Constant):
-            return Constant(value.array.reshape(tuple(shape)), value.name)
+            return Constant(value.array.reshape(tuple(shape)), value.name, value.element)
         return self.reshape(value, shape)
 
     def joined(self, values: Sequence[Value], axis: int, *, new: bool) -> Value:

@@ -23,6 +23,7 @@ from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.onnx.lean import WITHIN
 from tilewright.frontends.onnx.limits import MAX_DIMENSIONS
+from tilewright.frontends.onnx.narrow import NARROW, bytes_of, decoded
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.ir.types import Array
 
@@ -33,6 +34,8 @@ class Constant:
 
     array: Array
     name: str
+    element: int = 0
+    """ONNX's type of the elements where the array has a wider one (narrow.py), else 0."""
 
 
 DTYPES: dict[int, np.dtype[Any]] = {
@@ -65,6 +68,8 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
     Where they lie in a file, or among the model's bytes, the array is a view of those.
     """
     where = f"tensor {shown(tensor.name)}"
+    if tensor.data_type in NARROW and not tensor.HasField("segment"):
+        return _narrow_array(tensor, files, where)
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         raise refuse(
@@ -92,6 +97,26 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
     return np.array(values, dtype if dtype.kind == "f" else wide).astype(dtype).reshape(shape)
 
 
+def _narrow_array(tensor: TensorProto, files: Files | None, where: str) -> Array:
+    """The data of a tensor whose elements are held in wider ones (narrow.py)."""
+    shape = tuple(tensor.dims)
+    size = bytes_of(tensor.data_type, checked_size(shape, where))
+    if tensor.data_location == TensorProto.EXTERNAL:
+        data = np.frombuffer(external_bytes(tensor, files or Files(), size), np.uint8)
+    elif tensor.HasField("raw_data"):
+        data = np.frombuffer(tensor.raw_data, np.uint8)
+    else:
+        data = np.array(tensor.int32_data, np.int64).astype(np.uint8)  # A byte in each.
+    if data.size != size:
+        raise _wrong_length(where, data.size, size, "bytes")
+    return decoded(tensor.data_type, data, shape)
+
+
+def narrow_type(tensor: TensorProto) -> int:
+    """ONNX's type of a tensor's elements where arrays hold wider ones, else 0."""
+    return tensor.data_type if tensor.data_type in NARROW else 0
+
+
 def constant_of(
     node: Node, attributes: Mapping[str, AttributeValue], files: Files | None = None
 ) -> Constant:
@@ -100,8 +125,8 @@ def constant_of(
         raise node.refuse("it needs exactly one value")
     name, value = next(iter(attributes.items()))
     if isinstance(value, TensorProto):
-        array = array_of(value, files)
-    elif name in ("value_int", "value_ints"):
+        return Constant(array_of(value, files), node.outputs[0], narrow_type(value))
+    if name in ("value_int", "value_ints"):
         array = np.array(value, np.int64)
     elif name in ("value_float", "value_floats"):
         array = np.array(value, np.float32)

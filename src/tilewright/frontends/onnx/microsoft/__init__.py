@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from onnx import AttributeProto
 
 from tilewright.frontends.onnx.lowering import Rule
-from tilewright.frontends.onnx.microsoft import attention, fused, quantised
+from tilewright.frontends.onnx.microsoft import attention, blocked, fused, quantised
 from tilewright.frontends.onnx.nodes import AttributeValue, Node, given_attributes
 from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
@@ -19,10 +19,11 @@ DOMAIN = "com.microsoft"
 
 _TYPES: Mapping[int, str] = {
     AttributeProto.INT: """
-        axis ceil_mode channels_last count_include_pad do_rotary group hidden_size input_forget
-        interleaved is_inner_broadcast is_packed_batching keepdims mask_index_type num_heads opset
-        past_present_share_buffer rotary_embedding_dim stash_type transA transB transBatchA
-        transBatchB unidirectional
+        K N accuracy_level axis bits block_size ceil_mode channels_last count_include_pad
+        do_rotary gather_axis group hidden_size input_forget interleaved is_inner_broadcast
+        is_packed_batching keepdims mask_index_type num_heads opset past_present_share_buffer
+        quantize_axis rotary_embedding_dim stash_type transA transB transBatchA transBatchB
+        unidirectional
     """,
     AttributeProto.INTS: "axes dilations kernel_shape pads qkv_hidden_sizes strides",
     AttributeProto.FLOAT: """
@@ -111,12 +112,19 @@ CONTRIBUTED: Mapping[str, Contributed] = {
         "alpha beta transA transB activation activation_alpha activation_beta activation_gamma",
     ),
     "FusedMatMul": Contributed(fused.matmul, 2, 2, "alpha transA transB transBatchA transBatchB"),
+    "GatherBlockQuantized": Contributed(
+        blocked.gather_block_quantized, 3, 4, "bits block_size gather_axis quantize_axis"
+    ),
     "Gelu": Contributed(elementwise.unary("gelu"), 1, 1),
     "LayerNormalization": Contributed(
         normalisation.layer_normalization, 2, 3, _NORMALISED, outputs=3, plain=True
     ),
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
+    "MatMulNBits": Contributed(
+        blocked.matmul_n_bits, 3, 6, "K N accuracy_level bits block_size", optional=(3, 4)
+    ),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
+    "NhwcMaxPool": Contributed(quantised.channels_last_max_pool, 1, 1, f"{_WINDOW} ceil_mode"),
     "QAttention": Contributed(
         attention.quantised_attention, 5, 9, f"{_HEADS} {_SHARED}", outputs=2
     ),

@@ -44,6 +44,15 @@ def _channels_first(at: Lowering, x: SSAValue, build: Callable[[SSAValue], SSAVa
     return at.transpose(value, (0, *range(2, rank), 1))
 
 
+def channels_last_max_pool(at: Lowering) -> Value:
+    """The largest of each window of images whose channels are last."""
+    rank = len(at.shape(0))
+    x = at.transpose(at.tensor(0), (0, rank - 1, *range(1, rank - 1)))
+    value = pooling.max_pool(at.like([x]))
+    assert isinstance(value, SSAValue)
+    return at.transpose(value, (0, *range(2, rank), 1))
+
+
 def softmax(at: Lowering) -> Value:
     """Softmax of the operator set that ``opset`` names."""
     inner = at.like([operand(at, 0)])

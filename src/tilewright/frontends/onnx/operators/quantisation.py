@@ -16,6 +16,7 @@ from onnx import TensorProto
 
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.narrow import range_of
 from tilewright.frontends.onnx.operators.convolution import conv
 from tilewright.frontends.onnx.operators.matrix import matmul
 from tilewright.frontends.onnx.tensors import DTYPES, type_name
@@ -90,6 +91,10 @@ def _zero(at: Lowering, dtype: np.dtype[np.generic]) -> SSAValue:
 def dequantised(at: Lowering, x: SSAValue, scale: SSAValue, zero: SSAValue | None) -> SSAValue:
     """(x - zero point) * scale, float32."""
     dtype = dtype_of(x)
+    if dtype == np.float32 and at.narrow(0):
+        # A short float, whose zero point is 0 where it has one.
+        x = x if zero is None else at.emit("sub", x, at.cast(zero, np.float32))
+        return at.emit("mul", x, at.cast(scale, np.float32))
     if dtype.kind not in "iu" or dtype.itemsize > 4 or dtype == np.uint32:
         raise at.refuse(f"{dtype} is not dequantised", code="onnx-dtype")
     zero = _zero(at, dtype) if zero is None else zero
@@ -144,7 +149,17 @@ def quantize(at: Lowering) -> Value:
         x, scale = (at.cast(at.cast(value, precision), np.float32) for value in (x, scale))
         x = at.cast(at.cast(at.emit("div", x, scale), precision), np.float32)
         scale = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
-    return quantised(at, x, scale, zero, to)
+    value = quantised(at, x, scale, zero, to)
+    bounds = range_of(at.narrow(2))
+    return value if bounds is None else _bounded(at, value, *bounds)
+
+
+def _bounded(at: Lowering, value: SSAValue, low: int, high: int) -> SSAValue:
+    """Integers of 8 bits within the range of fewer."""
+    for operation, bound in (("max", low), ("min", high)):
+        limit = at.weight(np.array(bound, dtype_of(value)), f"{at.node.name}.{operation}")
+        value = at.emit(operation, value, limit)
+    return value
 
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)

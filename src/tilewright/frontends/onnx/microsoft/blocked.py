@@ -1,0 +1,129 @@
+"""Weights quantised in blocks, several numbers in a byte: MatMulNBits and GatherBlockQuantized.
+
+Each block of ``block_size`` numbers has a scale, and maybe a zero point, which is the middle of the
+numbers' range where none is given. Weights that the model holds are dequantised at import.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.frontends.onnx.lowering import Lowering
+from tilewright.frontends.onnx.narrow import unpacked
+from tilewright.ir import SSAValue
+from tilewright.ir.types import Array
+from tilewright.memory.alignment import ceil_div
+
+
+def _known(at: Lowering, index: int) -> Array:
+    """A constant that the operator needs at import."""
+    array = at.constant(index)
+    if array is None:
+        raise at.refuse(f"its input {index} is computed at run time; it must be a constant")
+    return array
+
+
+def _sizes(at: Lowering) -> tuple[int, int]:
+    """The bits of a number and the numbers of a block."""
+    bits, block = at.integer("bits", 4), at.integer("block_size")
+    if bits not in (2, 4, 8):
+        raise at.refuse(f"numbers of {bits} bits; 2, 4 and 8 are possible")
+    if block < 1:
+        raise at.refuse(f"a block_size of {block}")
+    return bits, block
+
+
+def _bytes(at: Lowering, array: Array, index: int) -> NDArray[np.uint8]:
+    """The bytes of a packed operand."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize != 1:
+        raise at.refuse(f"its input {index} has {array.dtype}, not bytes", code="onnx-dtype")
+    return np.ascontiguousarray(array).view(np.uint8)
+
+
+def matmul_n_bits(at: Lowering) -> SSAValue:
+    """a @ dequantised(b).T + bias, with b [N, blocks of K, bytes of a block].
+
+    Operands: a, b, scales [N * blocks], zero points (bytes [N * bytes of the blocks of a row], or
+    numbers of the scales' type), an order of groups (refused), a bias [N].
+    """
+    columns, rows = at.integer("N"), at.integer("K")
+    bits, block = _sizes(at)
+    if columns < 1 or rows < 1:
+        raise at.refuse(f"a weight of {columns} x {rows}")
+    if at.has(4):
+        raise at.refuse("an order of groups (g_idx) is not read")
+    blocks, per_byte = ceil_div(rows, block), 8 // bits
+    packed, scales = _bytes(at, _known(at, 1), 1), _known(at, 2)
+    each = ceil_div(block, per_byte)
+    if packed.size != columns * blocks * each or scales.size != columns * blocks:
+        raise at.misfit(
+            f"{packed.size} bytes and {scales.size} scales are not those of {columns} x {blocks} "
+            f"blocks of {block} numbers of {bits} bits"
+        )
+    numbers = unpacked(packed.reshape(columns, blocks, each), bits)[..., :block]
+    zeros = _zero_points(at, (columns, blocks), bits)
+    scale = scales.reshape(columns, blocks, 1).astype(np.float32)
+    wide = (numbers.astype(np.float32) - zeros[..., None]) * scale
+    weight = np.ascontiguousarray(wide.reshape(columns, blocks * block)[:, :rows].T)
+    dtype = at.dtype(0)
+    product = at.emit(
+        "matmul", at.cast(at.tensor(0), np.float32), at.weight(weight, f"{at.node.name}.weight")
+    )
+    if at.has(5):
+        product = at.emit("add", product, at.cast(at.tensor(5), np.float32))
+    return at.cast(product, dtype)
+
+
+def _zero_points(at: Lowering, shape: tuple[int, int], bits: int) -> NDArray[np.float32]:
+    """The zero point of each block; packed ones of a row begin with a byte of their own."""
+    if not at.has(3):
+        return np.full(shape, 2 ** (bits - 1), np.float32)
+    array = _known(at, 3)
+    if array.dtype.kind == "f" and array.size == math.prod(shape):
+        return array.reshape(shape).astype(np.float32)
+    packed, (rows, blocks) = _bytes(at, array, 3), shape
+    each = ceil_div(blocks * bits, 8)
+    if packed.size != rows * each:
+        raise at.misfit(f"{packed.size} bytes are not the zero points of {rows} x {blocks} blocks")
+    return unpacked(packed.reshape(rows, each), bits)[:, :blocks].astype(np.float32)
+
+
+def gather_block_quantized(at: Lowering) -> SSAValue:
+    """Parts of a table that is quantised in blocks along an axis, dequantised.
+
+    Operands: the table (bytes with several numbers each along its last axis, or numbers), indices,
+    scales, and zero points, which are packed as the table is.
+    """
+    bits, block = _sizes(at)
+    table, scales = _known(at, 0), _known(at, 2)
+    rank = table.ndim
+    gathered, along = (
+        at.axis(at.integer("gather_axis"), rank),
+        at.axis(at.integer("quantize_axis", 1), rank),
+    )
+    packs = table.dtype == np.uint8 and bits < 8
+    numbers = unpacked(table, bits) if packs else table
+    sizes = (
+        *numbers.shape[:along], ceil_div(numbers.shape[along], block), *numbers.shape[along + 1 :],
+    )  # fmt: skip
+    if scales.shape != sizes:
+        raise at.misfit(f"its scales have shape {list(scales.shape)}, its blocks {list(sizes)}")
+    # Without zero points bytes have the middle of their range, integers with a sign have 0.
+    zeros: Array = np.full(sizes, 2 ** (bits - 1) if table.dtype == np.uint8 else 0)
+    if at.has(3):
+        zeros = _known(at, 3)
+        zeros = unpacked(_bytes(at, zeros, 3), bits) if packs else zeros
+        zeros = zeros[..., : sizes[-1]]
+        if zeros.shape != sizes:
+            raise at.misfit(f"its zero points are not those of blocks {list(sizes)}")
+    scale, zero = (
+        np.repeat(a.astype(np.float32), block, along).take(range(numbers.shape[along]), along)
+        for a in (scales, zeros)
+    )
+    values = ((numbers.astype(np.float32) - zero) * scale).astype(scales.dtype)
+    return at.emit(
+        "gather", at.weight(values, f"{at.node.name}.table"), at.tensor(1), axis=gathered
+    )
