@@ -133,7 +133,7 @@ def test_tiles_fill_the_memory() -> None:
     pixels = Planner(CAMBRICON, timer=timing, budget=Budget(timed=6)).plan(joint)
     assert pixels.granule_bound == rows.granule_bound == 50176
     assert abs(pixels.predicted_cycles / pixels.cycles - 1) < 0.02
-    assert pixels.cycles < 1.36 * 50176 < 1.48 * 50176 < rows.cycles
+    assert pixels.cycles < 1.1 * 50176 < 1.2 * 50176 < rows.cycles
 
 
 @pytest.mark.parametrize(
