@@ -173,7 +173,7 @@ def plan_kernels(state: CompilationState) -> None:
             by_symbol,
             state.plans,
             run_timer,
-            state.planner.timer,
+            state.planner,
             state.shared,
         )
         state.staying = residency.tensors

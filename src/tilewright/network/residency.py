@@ -83,19 +83,19 @@ def keep_tensors(
     kernels: Mapping[str, Kernel],
     plans: Mapping[str, Plan],
     run_timer: RunTimer | None,
-    timer: Timer | None = None,
+    planner: Planner,
     known: Known | None = None,
 ) -> Residency:
     """The tensors that stay, and the plans of the kernels that run at that time.
 
-    ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays, chosen
-    with ``timer`` if there is one; ``known`` is what another search for the machine has found.
-    Nothing stays where ``run_timer`` cannot tell whether that pays.
+    ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays, by
+    ``planner``, whose budget the search has, too; ``known`` is what another search for the machine
+    has found. Nothing stays where ``run_timer`` cannot tell whether that pays.
     """
     if run_timer is None or not keeps_tensors(machine):
         return Residency()
     trials = Trials(network, machine, kernels, plans)
-    return _Search(machine, trials, run_timer, timer, known or Known()).run()
+    return _Search(machine, trials, run_timer, planner, known or Known()).run()
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class _Search:
     machine: Machine
     trials: Trials
     run_timer: RunTimer
-    timer: Timer | None
+    planner: Planner
     known: Known
     chosen: dict[str, Plan] = field(default_factory=dict[str, Plan])
     placed: list[_Place] = field(default_factory=list["_Place"])
@@ -258,7 +258,7 @@ class _Search:
         if key not in self.known.planners:
             values = {f"memory.{name}.bytes": size for name, size in key}
             beside = machine.with_values(values)
-            self.known.planners[key] = Planner(beside, self._timer(key))
+            self.known.planners[key] = self.planner.on(beside, self._timer(key))
         try:
             plan = self.known.planners[key].plan(kernel)
         except TilewrightError:
@@ -267,7 +267,7 @@ class _Search:
 
     def _timer(self, rooms: Rooms) -> Timer | None:
         """The timer of kernels whose resident operands lie after the rooms of their memories."""
-        timer = self.timer
+        timer = self.planner.timer
         if timer is None:
             return None
 

@@ -122,6 +122,10 @@ class Planner:
         alone = self.timer is None and self.ask is None
         return self if alone else replace(self, timer=None, ask=None)
 
+    def on(self, machine: Machine, timer: Timer | None) -> Planner:
+        """The planner of a variant of the machine, which searches as long: nothing is asked for."""
+        return replace(self, machine=machine, timer=timer, ask=None, cache={})
+
     def for_methods(self) -> Planner:
         """The planner that passes ask to choose methods: it times nothing, and asks what ``ask``
         has as ``methods``, if it has that."""
