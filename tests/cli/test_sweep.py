@@ -44,6 +44,16 @@ def test_json_has_the_rows_of_the_file(tmp_path: Path) -> None:
     assert rows[1]["code"] == "machine-invalid"
 
 
+def test_a_sweep_of_which_every_point_is_refused_fails(tmp_path: Path) -> None:
+    output = tmp_path / "rows.csv"
+    result = call(
+        small_model(tmp_path), "-t", MACHINE, "-o", output, "--vary", "memory.feature.bytes=0,-1"
+    )
+    assert result.exit_code == 1
+    assert "2 refused" in result.output
+    assert len(output.read_text().splitlines()) == 3, "the rows say why"
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [

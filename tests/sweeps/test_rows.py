@@ -48,6 +48,17 @@ def test_models_do_not_better_each_other_and_refused_rows_are_no_best() -> None:
     assert [row.pareto for row in largest] == [True, True, True, False]
 
 
+def test_rows_with_more_kernels_on_the_host_better_none_with_fewer() -> None:
+    """The time of what the host takes is in no column."""
+    rows = [
+        Row("a", "model", {"x": 1}, cycles=10.0, seconds=1.0, host_kernels=7),
+        Row("a", "model", {"x": 2}, cycles=20.0, seconds=2.0, host_kernels=3),
+        Row("a", "model", {"x": 3}, cycles=20.0, seconds=2.0, host_kernels=3),
+    ]
+    found = marked(rows, [Objective("seconds"), Objective("x")])
+    assert [row.pareto for row in found] == [True, True, False]
+
+
 def test_a_row_survives_json() -> None:
     row = Row("a", "model", {"k": 1, "s": "x"}, cycles=0.1 + 0.2, peak_bytes={"sram": 5})
     assert Row.from_json(json.loads(json.dumps(row.to_json()))) == row

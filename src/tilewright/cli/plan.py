@@ -159,7 +159,10 @@ def plan_command(
         console.say("* a limit cut the space that was searched")
     lines = summary(rows, machine.clock_hz, elapsed, limits)
     if seconds is not None and machine.host is not None:
-        lines[-2] += f"; {duration(seconds)} predicted for {machine.host.name}"
+        both = taken / machine.clock_hz + seconds
+        lines[-2] += (
+            f"; {duration(seconds)} predicted for {machine.host.name}, {duration(both)} in all"
+        )
     told = {"energy": energy_text(energy, machine), "area": area_text(machine)}
     figures = "; ".join(f"{name} {text}" for name, text in told.items() if text)
     lines[-1:-1] = [figures] if figures else []

@@ -135,9 +135,11 @@ def sweep_command(
     if as_json:
         facts: list[dict[str, Any]] = rows.table()[1]
         console.print_json({"output": str(output), "rows": facts})
-        return
-    say_rows(rows)
-    console.say(f"{len(rows)} rows in {output}")
+    else:
+        say_rows(rows)
+        console.say(f"{len(rows)} rows in {output}")
+    if rows and all(row.status == "refused" for row in rows):
+        raise typer.Exit(1)  # Nothing of what was asked for can be.
 
 
 def say_rows(rows: Rows) -> None:
@@ -159,6 +161,10 @@ def say_rows(rows: Rows) -> None:
         heads.append("mm2")
         for row, line in zip(shown, lines, strict=False):
             line.append("-" if row.area_mm2 is None else f"{row.area_mm2:.3g}")
+    if len({row.host_kernels for row in rows if row.status == "planned"}) > 1:
+        heads.append("on host")
+        for row, line in zip(shown, lines, strict=False):
+            line.append("-" if row.host_kernels is None else str(row.host_kernels))
     first, *texts = table([heads, *lines], texts=0)
     console.write(f"  {first}")
     for row, text in zip(shown, texts, strict=False):

@@ -150,7 +150,10 @@ def objectives_of(names: Sequence[str], space: Space, memories: Sequence[str]) -
 
 
 def marked(rows: Sequence[Row], objectives: Sequence[Objective]) -> Rows:
-    """The rows, with those marked that no other one of their model betters."""
+    """The rows, with those marked that no other one of their model betters.
+
+    A row with more kernels on the host, which no figure has the time of, betters none with fewer.
+    """
     chosen: set[int] = set()
     for model in dict.fromkeys(row.model for row in rows):
         numbers: list[int] = []
@@ -160,7 +163,7 @@ def marked(rows: Sequence[Row], objectives: Sequence[Objective]) -> Rows:
             known = [each for each in cost if each is not None]
             if row.model == model and row.status == "planned" and len(known) == len(objectives):
                 numbers.append(number)
-                costs.append(known)
+                costs.append([*known, row.host_kernels or 0])
         chosen |= {numbers[place] for place in front(np.array(costs))}
     return Rows(replace(row, pareto=number in chosen) for number, row in enumerate(rows))
 
