@@ -192,6 +192,7 @@ def _totals(figures: Figures) -> dict[str, float | None]:
         "cycles": cycles,
         "granule bound, cycles": facts["granule_bound_cycles"],
         "physical bound, cycles": facts["bound_cycles"],
+        "bound with intermediates on the chip, cycles": facts.get("on_chip_bound_cycles"),
         "host, us": (facts.get("host_seconds") or 0.0) * 1e6 or None,
         "kernels": len(kernels),
         "bytes through main memory": facts.get("dram_bytes") or sum(k.bytes or 0 for k in kernels),

@@ -40,9 +40,11 @@ def summary_lines(figures: Figures) -> list[tuple[str, str]]:
     lines += _host(figures)
     lines.append(("kernels", _kernels(figures)))
     granule, physical = efficiencies(facts, cycles)
-    lines.append(
-        ("efficiency", f"{percent(granule)} of the granule bound, {percent(physical)} of physical")
-    )
+    bounds = f"{percent(granule)} of the granule bound, {percent(physical)} of physical"
+    chip = facts.get("on_chip_bound_cycles")
+    if cycles and chip:
+        bounds += f", {percent(chip / cycles)} of the bound with all intermediates on the chip"
+    lines.append(("efficiency", bounds))
     limits = _limits(figures)
     if limits:
         lines.append(("limited by", limits))
