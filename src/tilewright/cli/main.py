@@ -81,7 +81,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "import-machine": (
         "import_machine:import_machine_command",
-        "Read other tools' hardware (ZigZag's, AccelForge's) as a machine file.",
+        "Read other tools' hardware (ZigZag's, AccelForge's, Timeloop's) as a machine file.",
     ),
     "opt": ("opt:opt", "Parse a graph or tile file, run passes, and print it."),
     "asm": ("asm:asm", "Assemble text into instruction words."),
