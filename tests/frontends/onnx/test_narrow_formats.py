@@ -119,7 +119,11 @@ def test_numbers_are_quantised_to_four_bits(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "zero"), [(4, "none"), (4, "packed"), (4, "floats"), (8, "none"), (8, "packed")]
+    ("bits", "zero"),
+    [
+        *((2, "none"), (2, "packed"), (4, "none"), (4, "packed"), (4, "floats"), (8, "none")),
+        (8, "packed"),
+    ],
 )
 @pytest.mark.parametrize(("rows", "block"), [(64, 32), (100, 32), (48, 16)])
 def test_products_of_weights_in_blocks(
@@ -172,6 +176,20 @@ def test_parts_of_a_table_in_blocks(bits: int, zeros: bool, tmp_path: Path) -> N
     made = model(
         [node], inputs, [numpy_helper.from_array(a, n) for n, a in arrays.items()], opset=21
     )
+    (wanted,) = ort.InferenceSession(made.SerializeToString()).run(None, inputs)
+    np.testing.assert_allclose(ours(made, inputs, tmp_path), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["INT4", "UINT4"])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_parts_of_a_table_of_four_bit_elements(kind: str, zeros: bool, tmp_path: Path) -> None:
+    """Without zero points they have 0; a block has 128 numbers if nothing else is said."""
+    table, points = stored(kind, (9, 256), "d", raw=True), stored(kind, (9, 2), "z", raw=True)
+    scales = numpy_helper.from_array(np.abs(drawn(9, 2)), "s")
+    names = ["d", "i", "s", *(["z"] if zeros else [])]
+    node = helper.make_node("GatherBlockQuantized", names, ["y"], domain="com.microsoft")
+    inputs: Arrays = {"i": np.array([[3, 0], [8, 3]], np.int64)}
+    made = model([node], inputs, [table, scales, *([points] if zeros else [])], opset=21)
     (wanted,) = ort.InferenceSession(made.SerializeToString()).run(None, inputs)
     np.testing.assert_allclose(ours(made, inputs, tmp_path), wanted, rtol=1e-6)
 

@@ -120,9 +120,7 @@ CONTRIBUTED: Mapping[str, Contributed] = {
         normalisation.layer_normalization, 2, 3, _NORMALISED, outputs=3, plain=True
     ),
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
-    "MatMulNBits": Contributed(
-        blocked.matmul_n_bits, 3, 6, "K N accuracy_level bits block_size", optional=(3, 4)
-    ),
+    "MatMulNBits": Contributed(blocked.matmul_n_bits, 3, 6, "K N accuracy_level bits block_size"),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
     "NhwcMaxPool": Contributed(quantised.channels_last_max_pool, 1, 1, f"{_WINDOW} ceil_mode"),
     "QAttention": Contributed(

@@ -26,9 +26,9 @@ def _known(at: Lowering, index: int) -> Array:
     return array
 
 
-def _sizes(at: Lowering) -> tuple[int, int]:
-    """The bits of a number and the numbers of a block."""
-    bits, block = at.integer("bits", 4), at.integer("block_size")
+def _sizes(at: Lowering, usual: int = 0) -> tuple[int, int]:
+    """The bits of a number and the numbers of a block; ``usual`` where none are stated."""
+    bits, block = at.integer("bits", 4), at.integer("block_size", usual)
     if bits not in (2, 4, 8):
         raise at.refuse(f"numbers of {bits} bits; 2, 4 and 8 are possible")
     if block < 1:
@@ -97,22 +97,24 @@ def gather_block_quantized(at: Lowering) -> SSAValue:
     Operands: the table (bytes with several numbers each along its last axis, or numbers), indices,
     scales, and zero points, which are packed as the table is.
     """
-    bits, block = _sizes(at)
+    bits, block = _sizes(at, 128)
     table, scales = _known(at, 0), _known(at, 2)
     rank = table.ndim
     gathered, along = (
         at.axis(at.integer("gather_axis"), rank),
         at.axis(at.integer("quantize_axis", 1), rank),
     )
-    packs = table.dtype == np.uint8 and bits < 8
+    # A table of bytes holds packed numbers; one of 4-bit elements is unpacked when it is read.
+    in_bytes = table.dtype == np.uint8 and not at.narrow(0)
+    packs = in_bytes and bits < 8
     numbers = unpacked(table, bits) if packs else table
     sizes = (
         *numbers.shape[:along], ceil_div(numbers.shape[along], block), *numbers.shape[along + 1 :],
     )  # fmt: skip
     if scales.shape != sizes:
         raise at.misfit(f"its scales have shape {list(scales.shape)}, its blocks {list(sizes)}")
-    # Without zero points bytes have the middle of their range, integers with a sign have 0.
-    zeros: Array = np.full(sizes, 2 ** (bits - 1) if table.dtype == np.uint8 else 0)
+    # Without zero points bytes have the middle of their range, 4-bit elements have 0.
+    zeros: Array = np.full(sizes, 2 ** (bits - 1) if in_bytes else 0)
     if at.has(3):
         zeros = _known(at, 3)
         zeros = unpacked(_bytes(at, zeros, 3), bits) if packs else zeros
