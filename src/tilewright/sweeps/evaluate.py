@@ -25,13 +25,14 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.machine import Machine
 from tilewright.machine.energy import area_of, has_energy, network_energy
 from tilewright.machine.forms import machine_of
+from tilewright.network.residency import Known
 from tilewright.numerics.formats import numbers_of
 from tilewright.planning import Plan, Planner
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.runtime.executable import quiet
 from tilewright.runtime.manifest import digest_of_file
 from tilewright.sweeps.rows import Row
-from tilewright.sweeps.shared import QUICK, SharedPlans, SweepPlanner, form_of
+from tilewright.sweeps.shared import QUICK, SharedPlans, SweepPlanner, form_of, text_of
 from tilewright.sweeps.space import Point
 from tilewright.targets.base import Target, find_target
 from tilewright.tile.counts import ProgramCounts, counts_of
@@ -108,6 +109,10 @@ class Bench:
         default_factory=OrderedDict[object, "ProgramFigures"]
     )
     """Figures of the tile programs of kernels under schedules."""
+    residents: OrderedDict[tuple[str, str, str], Known] = field(
+        default_factory=OrderedDict[tuple[str, str, str], Known]
+    )
+    """Plans and times of the search for tensors that stay, by model, planner and machine."""
 
     def __post_init__(self) -> None:
         """Find the target and the machine that is varied."""
@@ -139,6 +144,9 @@ class Bench:
         with self.target.planner(row.planner, machine) as ask:
             planner = SweepPlanner(machine, timer, budget=budget, ask=ask)
             state = self._formed(row.model, machine, planner)
+            key = row.model, row.planner, text_of(machine)
+            state.shared = self.residents.get(key) or Known()
+            _keep(self.residents, key, state.shared, MOST_MODELS)
             advance(state, [_STAGES[name] for name in _AFTER])
         return self._figures(row, state)
 

@@ -42,7 +42,7 @@ class SweepPlanner(Planner):
 
 @dataclass
 class SharedPlans:
-    """A store of plans (``Planner.store``) for one point after the other."""
+    """A store of plans (``Planner.sharing``) for one point after the other."""
 
     machine: Machine | None = None
     """The machine of the point at hand, and its timer; other planners keep their own plans."""
@@ -113,6 +113,12 @@ _TIMES = {
     "engines": ("queue",),
     "primitives": ("cycles", "peak"),
 }
+
+
+def text_of(machine: Machine) -> str:
+    """A text of all that plans depend on in a machine."""
+    data = {key: value for key, value in machine.to_json().items() if key not in UNSEEN}
+    return json.dumps(data, sort_keys=True)
 
 
 def form_of(machine: Machine) -> str:
