@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.integrations.machines.hierarchy import OPERANDS, Hardware, Level, identifier
+from tilewright.integrations.machines.hierarchy import (
+    OPERANDS,
+    Hardware,
+    Level,
+    identifier,
+    name_of_file,
+)
 from tilewright.integrations.machines.reading import CODE, TAG, listed, number, table, times, whole
 from tilewright.machine.checks import shown
 
@@ -148,7 +154,7 @@ def accelforge_hardware(data: Mapping[str, Any], where: str) -> Hardware:
     for other in sorted(map(str, (set(data) | set(arch)) - {"arch", "nodes"})):
         reader.lost.append(f"{shown(other)}: only the nodes of the architecture are read")
     return Hardware(
-        name=identifier(where.strip("'\"").rpartition("/")[2].partition(".")[0], set()),
+        name=name_of_file(where),
         tool="AccelForge",
         levels=reader.levels,
         unrolled=reader.unrolled,

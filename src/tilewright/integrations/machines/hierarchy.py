@@ -61,6 +61,11 @@ class Hardware:
     """Facts that a machine file cannot say, and assumptions made for it, in words."""
 
 
+def name_of_file(where: str) -> str:
+    """A machine's name by the file that it is read from, as messages show it."""
+    return identifier(where.strip("'\"").rpartition("/")[2].partition(".")[0], set())
+
+
 def identifier(name: object, taken: set[str]) -> str:
     """A name that machine files allow, and that is not ``taken``, which it then is."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", str(name))[:48].strip("-")

@@ -8,12 +8,18 @@ What has a mesh multiplies all nodes after it, or in its tree. A storage has ``d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.errors import refuse
-from tilewright.integrations.machines.hierarchy import OPERANDS, Hardware, Level, identifier
+from tilewright.integrations.machines.hierarchy import (
+    OPERANDS,
+    Hardware,
+    Level,
+    identifier,
+    name_of_file,
+)
 from tilewright.integrations.machines.reading import CODE, TAG, listed, number, table, times, whole
 from tilewright.machine.checks import shown
 
@@ -53,7 +59,7 @@ class _Reader:
             if kind == "Hierarchical":
                 self.row(listed(part.get("nodes"), f"{self.where}: nodes"))
             elif kind in ("Container", "Component"):
-                self._spread(table(part.get("spatial") or {}, self.where), self._named(part))
+                self._spread(table(part.get("spatial") or {}, self.where), _name(part))
                 self._settings(part)
                 if kind == "Component":
                     self._component(part)
@@ -72,18 +78,16 @@ class _Reader:
             before = self.fan
             self._instances(component)
             self._component(component)
-            self.fan = before if not self._computes(component) else self.fan
+            if not _computes(component):
+                self.fan = before
         subtrees = listed(part.get("subtree") or [], f"{self.where}: subtree")
         if len(subtrees) > 1:
             raise refuse(CODE, "two subtrees beside each other; one row is read", self.where)
         for subtree in subtrees:
             self.tree(table(subtree, f"{self.where}: subtree"), deep + 1)
 
-    def _named(self, part: Mapping[str, Any]) -> str:
-        return shown(part.get("name", "?"))
-
     def _settings(self, part: Mapping[str, Any]) -> None:
-        attributes = table(part.get("attributes") or {}, self._named(part))
+        attributes = table(part.get("attributes") or {}, _name(part))
         if attributes.get("global_cycle_seconds") is not None:
             self.seconds = number(attributes["global_cycle_seconds"], "global_cycle_seconds")
 
@@ -104,15 +108,10 @@ class _Reader:
                 self.unrolled[dim] = self.unrolled.get(dim, 1) * size
                 self.fan = times(self.fan, size, f"{self.where}: {name}.{side}")
 
-    def _computes(self, part: Mapping[str, Any]) -> bool:
-        return "mac" in str(part.get("class", "")).lower() or "compute" in str(
-            part.get("class", "")
-        )
-
     def _component(self, part: Mapping[str, Any]) -> None:
-        name = self._named(part)
+        name = _name(part)
         attributes = table(part.get("attributes") or {}, name)
-        if self._computes(part):
+        if _computes(part):
             if self.multiplier:
                 self.lost.append("only the last unit that computes is the array")
             self.multiplier = name
@@ -172,29 +171,36 @@ class _Reader:
         return frozenset(letter for letter in known if letter is not None)
 
 
-def _nodes(architecture: Mapping[str, Any], reader: _Reader) -> Iterator[str]:
-    """Read an architecture of any version; yields the keys that are left."""
-    if "nodes" in architecture:
-        reader.row(listed(architecture["nodes"], f"{reader.where}: nodes"))
-    elif "subtree" in architecture:
-        reader.tree(architecture)
-    else:
-        raise refuse(CODE, "has neither nodes nor a subtree", f"{reader.where}: architecture")
-    yield from map(str, set(architecture) - {"version", "nodes", "subtree", "name", "attributes"})
+def _name(part: Mapping[str, Any]) -> str:
+    """A node's name, for messages."""
+    return shown(part.get("name", "?"))
+
+
+def _computes(part: Mapping[str, Any]) -> bool:
+    """Return True if a component multiplies, by its class."""
+    kind = str(part.get("class", "")).lower()
+    return "mac" in kind or "compute" in kind
 
 
 def timeloop_hardware(data: Mapping[str, Any], where: str) -> Hardware:
     """The hardware of an architecture's file."""
     reader = _Reader(where)
     architecture = table(data["architecture"], f"{where}: architecture")
-    left = [*_nodes(architecture, reader), *map(str, set(data) - {"architecture"})]
+    if "nodes" in architecture:
+        reader.row(listed(architecture["nodes"], f"{where}: nodes"))
+    elif "subtree" in architecture:
+        reader.tree(architecture)
+    else:
+        raise refuse(CODE, "has neither nodes nor a subtree", f"{where}: architecture")
+    known = {"version", "nodes", "subtree", "name", "attributes"}
+    left = map(str, (set(architecture) - known) | (set(data) - {"architecture"}))
     if not reader.multiplier:
         raise refuse(CODE, "no component multiplies", where, "a class such as intmac")
     if reader.seconds is None:
         reader.lost.append("clock: no global_cycle_seconds; 1 GHz is assumed")
     reader.lost += [f"{shown(key)}: only the architecture is read" for key in sorted(left)]
     return Hardware(
-        name=identifier(where.strip("'\"").rpartition("/")[2].partition(".")[0], set()),
+        name=name_of_file(where),
         tool="Timeloop",
         levels=reader.levels,
         unrolled=reader.unrolled,
