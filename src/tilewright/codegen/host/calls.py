@@ -37,6 +37,14 @@ class KernelSource:
         """The C text of the kernel's function, after its helper functions."""
         return "\n".join([*self.functions, f"{self.prototype}\n{self.body}"])
 
+    def named(self, name: str) -> str:
+        """``text`` with the function's name."""
+        return self.text.replace(KERNEL, name)
+
+    def declared(self, name: str) -> str:
+        """``prototype`` with the function's name."""
+        return self.prototype.replace(KERNEL, name)
+
 
 @dataclass(frozen=True)
 class KernelCall:
@@ -57,12 +65,12 @@ class KernelCall:
     @property
     def text(self) -> str:
         """The C of the kernel under its own name."""
-        return self.source.text.replace(KERNEL, self.symbol)
+        return self.source.named(self.symbol)
 
     @property
     def declaration(self) -> str:
         """The declaration of the function of ``text``, without a semicolon."""
-        return self.source.prototype.replace(KERNEL, self.symbol)
+        return self.source.declared(self.symbol)
 
     def place(self, parameter: Parameter) -> Place:
         """Arena and offset of a parameter's tensor; raises TilewrightError without a place."""

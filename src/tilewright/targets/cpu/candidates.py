@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.codegen.c.compiler import FLAGS, build_library
-from tilewright.codegen.host.calls import KERNEL, KernelSource
+from tilewright.codegen.host.calls import KernelSource
 from tilewright.codegen.host.library import arena
 from tilewright.errors import TilewrightError
 from tilewright.ir.passes import CompilerContext
@@ -106,7 +106,7 @@ class Sources:
         listed = [
             parameter.cast(f"tensors[{place}]") for place, parameter in enumerate(source.parameters)
         ]
-        text = source.text.replace(KERNEL, name)
+        text = source.named(name)
         return timed_text(self.lanes, text, name, "void **tensors", ", ".join(listed))
 
 

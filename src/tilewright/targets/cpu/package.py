@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.codegen.c.prune import pruned
-from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.loops import LoopCall
 from tilewright.codegen.host.ports import Port, distinct_ports
 from tilewright.codegen.program.bodies import Bases, package_bytes
@@ -69,9 +69,7 @@ def write_package(
     values |= {
         "lanes": lanes,
         "includes": support_text("\n".join(support.includes["pieces.h"]), prefix),
-        "prototypes": "\n".join(
-            f"{source.prototype.replace(KERNEL, name)};" for name, source, _ in functions
-        ),
+        "prototypes": "\n".join(f"{source.declared(name)};" for name, source, _ in functions),
     }
     files: dict[str, str | bytes] = {
         f"include/{prefix}.h": text("network.h", values),

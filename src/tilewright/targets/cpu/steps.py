@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.parameters import Place, place_text
 from tilewright.codegen.c.source import Writer, comment
-from tilewright.codegen.host.calls import KERNEL, KernelCall, KernelSource
+from tilewright.codegen.host.calls import KernelCall, KernelSource
 from tilewright.codegen.host.loops import LoopCall, copies_of
 from tilewright.codegen.program.bodies import Bases, bases_of_bodies
 from tilewright.codegen.program.interface import Compilation, CompiledKernel, Form
@@ -176,8 +176,3 @@ def _write_alone(writer: Writer, copies: Writer, shared: bool) -> None:
         return
     with writer.block("if (part == 0)"):
         writer.text("\n".join(copies.lines))
-
-
-def unnamed(source: KernelSource, name: str) -> str:
-    """The text of a function under a name."""
-    return source.text.replace(KERNEL, name)

@@ -14,7 +14,7 @@ from tilewright.system.template import filled
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
 from tilewright.targets.cpu.headers import SUPPORT
 from tilewright.targets.cpu.processors import Processor
-from tilewright.targets.cpu.steps import Step, cases, meetings, scratch_bytes, unnamed
+from tilewright.targets.cpu.steps import Step, cases, meetings, scratch_bytes
 
 VERSION = "1.0"
 """The version of the interface of packages, as pkg-config and CMake are told."""
@@ -44,7 +44,7 @@ def kernel_file_text(
     schedule = used[0].schedule
     if schedule is not None:
         lines.append(f" * Schedule: {comment(str(schedule))}")
-    lines += [" */", f'#include "{prefix}_kernels.h"', "", unnamed(source, name)]
+    lines += [" */", f'#include "{prefix}_kernels.h"', "", source.named(name)]
     return "\n".join(lines)
 
 

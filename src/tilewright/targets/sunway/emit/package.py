@@ -30,7 +30,7 @@ from typing import Any
 from tilewright.codegen.c.parameters import Parameter, Place, place_text
 from tilewright.codegen.c.prune import drop_unread, prune_folder
 from tilewright.codegen.c.source import comment
-from tilewright.codegen.host.calls import KERNEL, KernelCall
+from tilewright.codegen.host.calls import KernelCall
 from tilewright.codegen.host.compiler import host_compiler
 from tilewright.codegen.host.loops import copies_of
 from tilewright.codegen.host.main import FILES, Main
@@ -233,7 +233,7 @@ class _Layers:
             texts[f"layers/{symbol}.c"] = (
                 f"/* {head.about}: on the MPE. */\n#define LANES {host_compiler().lanes}\n"
                 f'#include "../mpe/plain.h"\n#include "../mpe/pieces.h"\n'
-                f'#include "{symbol}.h"\n\n{hosted.source.text.replace(KERNEL, symbol)}'
+                f'#include "{symbol}.h"\n\n{hosted.source.named(symbol)}'
             )
             places = [hosted.place(each) for each in hosted.source.parameters]
         texts[f"layers/{symbol}.h"] = head.text("layer.h")
