@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
 from tilewright.graph.operation import Operation
+from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import VIEWS, compiler, constant, operations_of
 from tilewright.graph.saturation import maskable
@@ -55,6 +56,40 @@ def _without_numbers(network: NetworkOp, ctx: CompilerContext) -> set[Operation]
         if any(value in endless and value not in said for value in op.inputs)
         or (op.operation == "pad" and not np.isfinite(op.get("value", 0.0)))
     }
+
+
+def _with_the_rest_of_their_nodes(steps: Sequence[Operation]) -> None:
+    """Give pointwise operations to the host whose results the host alone reads, for others of the
+    same node of the model, with the reason of those.
+
+    Their operands and results would be rounded to the accelerator's numbers, and the rest of the
+    node computes with numbers that are not: x / |x| is not 1 then. Changing the numbers there and
+    back takes the host longer than the operation itself, too.
+    """
+    for step in reversed(steps):
+        if not isinstance(step, PointwiseOperation) or _engine(step) != "accelerator":
+            continue
+        readers = [use.operation for use in step.result.uses]
+        if not readers or not step.node_name or any(map(_is_the_accelerators, step.inputs)):
+            continue
+        if all(
+            isinstance(each, Operation)
+            and _engine(each) == "host"
+            and each.node_name == step.node_name
+            for each in readers
+        ):
+            step.engine = StringAttr("host")
+            step.reason = next(op.reason for op in readers if isinstance(op, Operation))
+
+
+def _engine(op: Operation) -> str:
+    """The engine of an operation, or "" where it has none yet."""
+    return op.engine.data if op.engine is not None else ""
+
+
+def _is_the_accelerators(value: SSAValue) -> bool:
+    """Return True if the accelerator computes a value."""
+    return isinstance(value.owner, Operation) and _engine(value.owner) == "accelerator"
 
 
 @dataclass(frozen=True)
@@ -109,3 +144,5 @@ class Partition(ModulePass):
                 )
             step.engine = StringAttr("host" if reason else "accelerator")
             step.reason = StringAttr(reason) if reason else None
+        if machine.number.kind == "fixed":
+            _with_the_rest_of_their_nodes(steps)
