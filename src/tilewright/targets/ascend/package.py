@@ -40,11 +40,10 @@ from tilewright.graph.values import value_names
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
 from tilewright.machine.forms import first_reason
-from tilewright.targets.ascend.capabilities import AscendMachine
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
 from tilewright.targets.ascend.lower import lower_kernel
-from tilewright.targets.ascend.lowering.launches import METHODS, Device, Launch, Length
+from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
 from tilewright.tile.dialect import ProgramOp
@@ -72,18 +71,10 @@ def core_of(machine: Machine) -> DaVinci:
     raise refuse("target-machine", f"{machine.name} is no DaVinci core", "name")
 
 
-def device_of(machine: Machine) -> Device:
-    """Return the device that collects kernels for a machine's cores."""
-    own = machine.own
-    chosen = own.fractalise if isinstance(own, AscendMachine) else "planned"
-    methods = METHODS if chosen == "planned" else (chosen,)
-    return Device(core_of(machine), methods)
-
-
 def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises KernelError for kernels that fall to the host."""
     addresses = Addresses.of(compilation, CONSTANTS)
-    device = device_of(compilation.machine)
+    device = Device(core_of(compilation.machine))
     network = network_of(compilation.network)
     ends = free_axes(network, compilation.free) if compilation.free else None
     steps, rows = _lower(compilation, device, {} if ends is None else ends.dims)

@@ -28,10 +28,6 @@ from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import simulate_blocks
 from tilewright.targets.ascend.timing import Timing
 
-Method = Literal["naive", "improved", "vor", "dma"]
-METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
-"""Methods by which matrices become Nz, or rows again (lowering/moved.py)."""
-
 SLACK = 32
 """Bytes after a tensor that kernels may touch."""
 
@@ -102,8 +98,6 @@ class Device:
     """The functions, launches and constants that a package collects for the core."""
 
     core: DaVinci
-    methods: tuple[Method, ...] = METHODS
-    """The methods of changes between rows and Nz; the fastest is taken."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """The C of each function."""
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
@@ -117,7 +111,7 @@ class Device:
     def continued(self) -> Device:
         """A device with the same constants and functions, for further launches."""
         constants, functions = self.constants[:], dict(self.functions)
-        return Device(self.core, self.methods, constants=constants, functions=functions)
+        return Device(self.core, constants=constants, functions=functions)
 
 
 @dataclass
