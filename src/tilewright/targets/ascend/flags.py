@@ -11,7 +11,7 @@ they are proven for one of each kind (blocks.py); no block touches what another 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tilewright.codegen.nest.value import select
@@ -22,7 +22,6 @@ from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
     Command,
-    Executed,
     Loop,
     Program,
     Statement,
@@ -53,28 +52,18 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
 
 def cases(program: Program) -> list[Case]:
     """One block of each kind, for the longest and the lengths that are proven beside it. Refuses
-    (``lower-blocks``) a program of which a block touches what another one writes, and
-    (``lower-field``) one that computes a number which no field holds."""
+    (``lower-blocks``) a program of which a block touches what another one writes, (``lower-field``)
+    one that computes a number which no field holds, and look-ups (``check_look_ups``)."""
+    check_look_ups(program)
     cases: list[Case] = []
-    for length, steps, wrong in executions(program):
-        if wrong:
+    for length in (program.longest, *proven_lengths(program.longest)):
+        steps = traces(program, length)
+        for block in steps:
+            check_fields(block, program.name)
+        if wrong := conflicts(steps):
             raise refuse("lower-blocks", f"{program.name}: {wrong[0]}")
         cases += [(length, block) for block in sorted(set(alike(steps)))]
     return cases
-
-
-def executions(
-    program: Program, most: int | None = None
-) -> Generator[tuple[int, list[list[Executed]], list[Problem]]]:
-    """The executions of every block at the longest and the other lengths to prove, ``most`` at
-    most, with accesses to what other blocks write. Refuses look-ups (``check_look_ups``) and
-    numbers that no field holds."""
-    check_look_ups(program)
-    for length in (program.longest, *proven_lengths(program.longest)):
-        steps = traces(program, length, most)
-        for block in steps:
-            check_fields(block, program.name)
-        yield length, steps, conflicts(steps)
 
 
 def first_problem(

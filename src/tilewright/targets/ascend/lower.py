@@ -68,5 +68,6 @@ def lower_kernel(
         raise launches.refusal(f"there is no kernel for {anchor}")
     device.texts |= mine.texts
     device.programs |= mine.programs
+    device.commands |= mine.commands
     device.launches += mine.launches
     device.constants, device.functions = mine.constants, mine.functions

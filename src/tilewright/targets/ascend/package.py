@@ -4,6 +4,7 @@ The files are those of codegen/program/files.py, and
 
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
 launches.json   which functions each kernel launches, and on what; the axes that end early in a run
+commands.npz    the commands of each function's first block, and their times (timeline.py)
 constants.bin   biases in half precision
 acl/            the network's host code, where all that the host computes has C (hostcode.py)
 
@@ -46,6 +47,7 @@ from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
+from tilewright.targets.ascend.timeline import write_commands
 from tilewright.tile.dialect import ProgramOp
 
 CONSTANTS = "constants"
@@ -94,6 +96,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     for name, text in device.texts.items():
         (folder / f"{name}.c").write_text(text)
     (folder / "cce.h").write_text((SHIM / "cce.h").read_text())
+    write_commands(directory, device.commands)
     length = None if ends is None else _length(compilation, ends.outputs(network))
     write_host(
         *(compilation, directory, device.core, rows, device.launches),

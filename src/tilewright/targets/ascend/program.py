@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tilewright.codegen.nest.value import Expr, Value, of, variable
-from tilewright.errors import refuse
 
 LENGTH = variable("length")
 """The size that a kernel with a ``Program.longest`` takes as its last parameter."""
@@ -250,14 +249,13 @@ class Executed(NamedTuple):
 def trace(
     program: Program,
     trips: int | None = None,
-    most: int | None = None,
     length: int | None = None,
     block: int = 0,
 ) -> list[Executed]:
     """Every execution of a block, in the order in which the scalar unit issues them; with
     ``trips``, those of at most ``trips`` iterations of each loop. ``length`` is the kernel's
-    parameter, if not the longest. Refuses (``cce-length``) more than ``most``."""
-    return Tracer(program, trips).run(most, length, block)
+    parameter, if not the longest."""
+    return Tracer(program, trips).run(length, block)
 
 
 class Tracer:
@@ -295,22 +293,13 @@ class Tracer:
                 else:
                     lines.append(f"{space}take(known[{number}])")
 
-    def run(
-        self, most: int | None = None, length: int | None = None, block: int = 0
-    ) -> list[Executed]:
+    def run(self, length: int | None = None, block: int = 0) -> list[Executed]:
         """The executions of one block at one length; see ``trace``."""
         scope: dict[str, Any] = {"access": Access, "known": self._fixed, BLOCK_INDEX.python: block}
         scope[LENGTH.python] = self.program.longest if length is None else length
         exec(self._code, scope)
         executions: list[Executed] = []
-
-        def counted(executed: Executed) -> None:
-            if len(executions) == most:
-                text = f"it executes more than {most:,} statements"
-                raise refuse("cce-length", text, self.program.name)
-            executions.append(executed)
-
-        known, take = self._known, executions.append if most is None else counted
+        known, take = self._known, executions.append
 
         def step(
             number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any

@@ -24,6 +24,7 @@ from tilewright.targets.ascend.host import POISON, Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.package import FOLDER, LaunchFile, Length, core_of
+from tilewright.targets.ascend.timeline import events_of
 
 
 class AscendRunner(SteppedRunner):
@@ -184,8 +185,6 @@ class AscendRunner(SteppedRunner):
 
     def events(self) -> Events:
         """The commands of the core that computes the first block of each launch."""
-        from tilewright.targets.ascend.timeline import events_of  # It reads C: on demand.
-
         return events_of(self)
 
 

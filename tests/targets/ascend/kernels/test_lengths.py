@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.reader.kernels import read_kernels, verified
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import Halves
@@ -36,7 +37,6 @@ from tilewright.targets.ascend.program import (
     Statement,
 )
 from tilewright.targets.ascend.proof import prove
-from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.target import AscendTarget
 from tilewright.tile.lower import tile
 

@@ -26,7 +26,8 @@ from tilewright.targets.ascend.isa import ELEMENTS, INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import simulate_blocks
-from tilewright.targets.ascend.timing import Timing
+from tilewright.targets.ascend.timeline import key_of, table_of
+from tilewright.targets.ascend.timing import Timed, Timing
 
 SLACK = 32
 """Bytes after a tensor that kernels may touch."""
@@ -65,8 +66,12 @@ class Launch(Timing):
 
     def at(self, length: int) -> Timing:
         """Return the cost of a launch, at most: that at the next length that was simulated."""
+        return self.shorter.get(self.simulated(length), self)
+
+    def simulated(self, length: int) -> int:
+        """The next length that was simulated; 0 for the longest, or where there is none."""
         known = [most for most in self.shorter if most >= length]
-        return self.shorter[min(known)] if known and self.longest else self
+        return min(known) if known and self.longest else 0
 
 
 class Length(BaseModel):
@@ -104,6 +109,8 @@ class Device:
     """The programs from which the functions were printed."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
+    commands: dict[str, Array] = field(default_factory=dict[str, Array])
+    """The timed commands of each function's first block (timeline.py)."""
     functions: dict[str, Launch] = field(default_factory=dict[str, Launch])
     """Launches without arguments, by the functions' C without flags, under one name: kernels alike
     share a function."""
@@ -207,19 +214,28 @@ class Launches:
             self.device.texts[program.name] = kernel_text(whole)
             self.device.programs[program.name] = whole
             shorter = {
-                size: simulate_blocks(whole, self.device.core, length=size)
+                size: self._timed(whole, size)
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
             known[key] = Launch(
                 function=program.name,
                 arguments=(),
-                **dict(simulate_blocks(whole, self.device.core)),
+                **dict(self._timed(whole)),
                 shorter=shorter,
                 longest=program.longest,
                 blocks=program.blocks,
             )
         return known[key]
+
+    def _timed(self, program: Program, length: int = 0) -> Timing:
+        """The times of a program with flags, whose commands the device keeps; at a length, if it
+        is not the longest."""
+        commands: list[Timed] = []
+        core, size = self.device.core, length or None
+        timing = simulate_blocks(program, core, length=size, commands=commands)
+        self.device.commands[key_of(program.name, length)] = table_of(commands)
+        return timing
 
 
 def _anonymous(program: Program) -> str:

@@ -158,7 +158,7 @@ def _mad(call: Call, c: Place, a: Place, b: Place, *numbers: Value) -> Command:
 
 
 def _results(
-    call: Call, dst: Place, src: Place, bursts: Value, length: Value, gap: int, mode: Argument
+    call: Call, dst: Place, src: Place, bursts: Value, length: Value, gap: Value, mode: Argument
 ) -> Command:
     if not isinstance(mode, str) or not mode.startswith("CRMODE_"):
         raise call.refusal(f"argument 8 is {mode}, and no mode")
@@ -277,7 +277,7 @@ INSTRUCTIONS: dict[str, tuple[str, Callable[..., Command]]] = {
     "copy_gm_to_cbuf": ("any any 0 value value value value PAD_NONE", _copy),
     **{f"load_cbuf_to_{m}": (f"{m} cbuf 0 value value 0 number inc", _load) for m in ("ca", "cb")},
     "mad": ("cc ca cb value value value value", _mad),
-    "copy_matrix_cc_to_ubuf": ("ub cc 0 value value 0 number word", _results),
+    "copy_matrix_cc_to_ubuf": ("ub cc 0 value value 0 value word", _results),
     "set_fmatrix": ("value", _feature_map),
     "set_padding": ("number", _padding),
     "img2col_cbuf_to_ca": (
