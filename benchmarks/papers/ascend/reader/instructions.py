@@ -106,6 +106,9 @@ class Call:
         return open_ones
 
 
+RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""Relations of halves: ``vcmpv_eq`` and so on."""
+
 MEMORIES = ("any", "gm", "cbuf", "ca", "cb", "cc", "ub")
 
 
@@ -295,7 +298,7 @@ INSTRUCTIONS: dict[str, tuple[str, Callable[..., Command]]] = {
     **dict.fromkeys(("vadds", "vmuls"), _operation(1, "word")),
     **{
         f"vcmpv_{relation}": ("ub ub ub value 1 value value 8 value value", _relation)
-        for relation in isa.RELATIONS
+        for relation in RELATIONS
     },
     "set_cmpmask": ("ub", _chosen),
     "vector_dup": ("ub word value value 1 value 8", _fill),

@@ -48,7 +48,6 @@ from tilewright.targets.ascend.program import (
     Loop,
     Place,
     Program,
-    Remark,
     Statement,
     Tensor,
     counter,
@@ -131,9 +130,7 @@ def verified(program: Program, core: DaVinci) -> None:
                 _check_accesses(executed, core)
             problems = conflicts(steps)
             for block in dict.fromkeys(alike(steps)):
-                problems += prove_trace(
-                    steps[block], events=core.events, binary=core.flags == "binary"
-                )
+                problems += prove_trace(steps[block], events=core.events)
             texts = dict.fromkeys(map(str, problems))
             if texts:
                 raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
@@ -285,7 +282,7 @@ class _Reader:
                 return None
             buffer = BUFFER.fullmatch(text) if head else None
             if buffer is None:
-                return Remark(text)
+                return None
             name, size, memory, address, slots = buffer.groups()
             self.buffers.append(Buffer(name, memory, int(address), int(size), int(slots or 1)))
             return None
@@ -317,7 +314,7 @@ class _Reader:
         inside = settings.inside()
         loop = Loop(name, self._value(count, variables))
         loop.body = self.body(block, inside, variables | {name})
-        if all(isinstance(statement, Remark) for statement in loop.body):
+        if not loop.body:
             raise refuse("cce-syntax", "a loop without statements", help="leave it out")
         settings.after(inside)
         return loop

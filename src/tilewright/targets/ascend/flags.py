@@ -93,18 +93,9 @@ def proven_lengths(longest: int) -> list[int]:
 def with_barriers(program: Program, trips: int | None, every: Sequence[Case]) -> Program:
     """The program with the barriers that it needs within pipes, one for each first command."""
     for length, block in every:
-        doubtful: list[Statement] = []
-        for command, doubt in missing_barriers(program, trips, length, block).items():
-            barrier = _barrier(program, command)
+        for command in missing_barriers(program, trips, length, block):
             body, number = _place(program.body, command)
-            body.insert(number, barrier)
-            if doubt:
-                doubtful.append(barrier)
-        for barrier in doubtful:
-            body, number = _place(program.body, barrier)
-            del body[number]
-            if missing_barriers(program, trips, length, block):
-                body.insert(number, barrier)
+            body.insert(number, _barrier(program, command))
     return program
 
 

@@ -318,9 +318,6 @@ def vector(
     )
 
 
-RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""Relations of halves: ``vcmpv_eq`` and so on."""
-
 LANES = 128
 """Halves of a repeat."""
 

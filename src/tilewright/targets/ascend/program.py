@@ -172,14 +172,7 @@ class Loop:
         return 0 if self.count == 1 else variable(self.name)
 
 
-@dataclass(eq=False)
-class Remark:
-    """A line of comment in the C."""
-
-    text: str
-
-
-Statement = Command | Flag | Barrier | Loop | Remark
+Statement = Command | Flag | Barrier | Loop
 
 
 @dataclass
@@ -281,7 +274,7 @@ class Tracer:
                 lines.append(f"{space}for {name} in range({count}):")
                 lines.append(f"{space}    pass")
                 self._write(statement.body, depth + 1)
-            elif not isinstance(statement, Remark):
+            else:
                 if isinstance(statement, Command) and statement.name in ASSIGNMENTS:
                     name, value = statement.arguments
                     lines.append(f"{space}{variable(name).python} = {of(value).python}")
