@@ -41,6 +41,7 @@ from tilewright.graph.values import value_names
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
 from tilewright.machine.forms import first_reason
+from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
 from tilewright.targets.ascend.lower import lower_kernel
@@ -93,8 +94,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     )
     folder = directory / FOLDER
     folder.mkdir()
-    for name, text in device.texts.items():
-        (folder / f"{name}.c").write_text(text)
+    for name, program in device.programs.items():
+        (folder / f"{name}.c").write_text(kernel_text(program))
     (folder / "cce.h").write_text((SHIM / "cce.h").read_text())
     write_commands(directory, device.commands)
     length = None if ends is None else _length(compilation, ends.outputs(network))

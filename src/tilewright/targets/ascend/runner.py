@@ -164,9 +164,7 @@ class AscendRunner(SteppedRunner):
     ) -> NDArray[Any]:
         """The device memory of an argument; what is not written yet shows, as in the core."""
         if argument.kind == "constant":
-            return self.parts.image[
-                argument.number + argument.offset : argument.number + argument.bytes
-            ]
+            return self.parts.image[argument.number : argument.number + argument.bytes]
         key = argument.kind, argument.number
         if key not in buffers:
             buffers[key] = np.full(argument.bytes, byte_of(self.seed, POISON), np.uint8)
@@ -181,7 +179,7 @@ class AscendRunner(SteppedRunner):
                         "package-invalid", f"operand {argument.name} has {data.size} bytes"
                     )
                 buffers[key][: data.size] = data
-        return buffers[key][argument.offset :]
+        return buffers[key]
 
     def events(self) -> Events:
         """The commands of the core that computes the first block of each launch."""

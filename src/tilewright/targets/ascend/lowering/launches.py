@@ -2,8 +2,7 @@
 package.
 
 ``Device`` collects functions, launches and constants of a whole package; ``Launches`` those of one
-kernel. A ``Value`` is what one launch leaves for the next: where it lies, of which element, and in
-which layout.
+kernel.
 """
 
 from __future__ import annotations
@@ -41,14 +40,11 @@ class Argument(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
-    kind: Literal["operand", "constant", "work", "result"]
+    kind: Literal["operand", "constant", "result"]
     number: int = Field(ge=0)
-    """The number among the kernel's operands, or its buffers; a constant's offset in
-    ``constants.bin``."""
+    """The number among the kernel's operands; a constant's offset in ``constants.bin``."""
     bytes: int = Field(ge=0)
     """The bytes of the whole value, and those after it that kernels may touch."""
-    offset: int = Field(default=0, ge=0)
-    """The offset of the parameter from the value's start."""
 
 
 class Launch(Timing):
@@ -87,15 +83,11 @@ class Length(BaseModel):
 
 @dataclass(frozen=True)
 class Value:
-    """A value in main memory between launches."""
+    """A value in main memory."""
 
     argument: Argument
-    shape: tuple[int, ...]
-    """The shape of the logical tensor."""
     element: str
     """``float`` or ``half``, as in C."""
-    layout: str = ""
-    """planning/layout.py; "" is row by row."""
 
 
 @dataclass
@@ -103,10 +95,8 @@ class Device:
     """The functions, launches and constants that a package collects for the core."""
 
     core: DaVinci
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    """The C of each function."""
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
-    """The programs from which the functions were printed."""
+    """The program of each function."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
     commands: dict[str, Array] = field(default_factory=dict[str, Array])
@@ -123,7 +113,7 @@ class Device:
 
 @dataclass
 class Launches:
-    """The launches of one kernel: its operands, buffers between launches, and its result."""
+    """The launch of one kernel: its operands and its result."""
 
     device: Device
     kernel: Kernel
@@ -138,7 +128,6 @@ class Launches:
     """Number of indices that a launch has of each dim of an elementwise kernel (elements.py)."""
     longest: int = 0
     """The most that ``LENGTH`` is; 0 where a launch has none."""
-    work: int = 0
 
     @property
     def core(self) -> DaVinci:
@@ -169,25 +158,17 @@ class Launches:
         element = elements.get(operand.element)
         if element is None:
             raise self.refusal(f"{operand.name} has elements of {operand.element}")
-        layout = operand.layout
-        parsed = Layout.parse(layout, len(operand.shape))
-        size = prod(parsed.physical_shape(operand.shape)) * WIDTHS[element]
+        layout = Layout.parse(operand.layout, len(operand.shape))
+        size = prod(layout.physical_shape(operand.shape)) * WIDTHS[element]
         argument = Argument(name=operand.name, kind=kind, number=number, bytes=size + SLACK)
-        return Value(argument, operand.shape, element, "" if parsed.row_major else layout)
+        return Value(argument, element)
 
-    def buffer(self, shape: tuple[int, ...], element: str, layout: str = "") -> Value:
-        """Main memory for a value between launches of this kernel."""
-        self.work += 1
-        size = prod(Layout.parse(layout, len(shape)).physical_shape(shape)) * WIDTHS[element]
-        argument = Argument(name="", kind="work", number=self.work - 1, bytes=size + SLACK)
-        return Value(argument, shape, element, layout)
-
-    def constant(self, data: Array, shape: tuple[int, ...], element: str, layout: str) -> Value:
-        """Bytes in the package: ``data`` in that layout."""
+    def constant(self, data: Array) -> Value:
+        """Bytes in the package."""
         at = len(self.device.constants)
         self.device.constants += data.tobytes() + bytes(SLACK + -(data.nbytes + SLACK) % 512)
         argument = Argument(name="", kind="constant", number=at, bytes=data.nbytes + SLACK)
-        return Value(argument, shape, element, layout)
+        return Value(argument, ELEMENTS[data.dtype.name])
 
     def name(self, what: str) -> str:
         """A name for the next launch's function, unique in the package."""
@@ -211,7 +192,6 @@ class Launches:
         key = _anonymous(program)
         if key not in known:
             whole = synchronised(program, events=self.device.core.events)
-            self.device.texts[program.name] = kernel_text(whole)
             self.device.programs[program.name] = whole
             shorter = {
                 size: self._timed(whole, size)

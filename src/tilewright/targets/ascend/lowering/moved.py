@@ -338,9 +338,10 @@ def moved(launches: Launches, program: ProgramOp, original: Kernel) -> None:
     source, *indices = original.anchor.inputs
     x, result = launches.operand(source), launches.result()
     if x.element != result.element or not anchor.extents.keys() & {"r", "c", "w"}:
+        near, far = (each.layout or "rows" for each in (source, original.output))
         raise launches.refusal(
-            f"{anchor.operation} from {x.element} in {x.layout or 'rows'} to {result.element} in "
-            f"{original.output.layout or 'rows'} has no kernel"
+            f"{anchor.operation} from {x.element} in {near} to {result.element} in {far} has no "
+            "kernel"
         )
     pads = anchor.attribute("pads", ())
     name, ends = launches.name(anchor.operation), (launches.ends, launches.longest)
