@@ -389,7 +389,7 @@ class Room:
     """Hands out UB from a byte on, up to another one."""
 
     bytes: int
-    """The end."""
+    """The first byte after it."""
     name: str
     """The name of the kernel, or of its part, for messages."""
     used: int = 0
