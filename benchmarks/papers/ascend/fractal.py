@@ -19,16 +19,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors
-from tilewright.targets.ascend.lowering.launches import METHODS, SLACK, Method
+from tilewright.targets.ascend.lowering.launches import SLACK
 from tilewright.targets.ascend.lowering.tiled import move
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, MAX_REPEAT, DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor
+from tilewright.targets.ascend.program import (
+    Buffer,
+    Command,
+    Loop,
+    Place,
+    Program,
+    Statement,
+    Tensor,
+)
+
+Method = Literal["naive", "improved", "vor", "dma"]
+METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
 
 
 @dataclass(frozen=True)
@@ -249,14 +261,26 @@ class _Conversion:
         b, width = piece.b, piece.blocks
         outer, inner = (rows, b * width * BLOCK, 1), (between, BLOCK, CUBE)
         ends = (inner, outer) if not self.back else (outer, inner)
-        whole = isa.scatter(*ends, b * width)
+        whole = _scatter(*ends, b * width)
         parts: list[Statement] = []
         for i in range(b):
             near = (between.at(i * width * FRACTAL), BLOCK, CUBE)
             far = (blocks.at(i * BLOCK), b * BLOCK, CUBE * b)
             ends = (far, near) if not self.back else (near, far)
-            parts += isa.scatter(*ends, width)
+            parts += _scatter(*ends, width)
         return [*parts, *whole] if self.back else [*whole, *parts]
+
+
+def _scatter(
+    dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: int
+) -> list[Command]:
+    """Transposes of 16 x 16 elements of 2 bytes: of each side where the first row lies, bytes from
+    row to row, and blocks from repeat to repeat."""
+    sides = [
+        (place, [number * pitch for number in range(CUBE)], step)
+        for place, pitch, step in (dst, src)
+    ]
+    return isa.scatter_rows(sides[0], sides[1], repeat)
 
 
 def fractalise(
@@ -271,6 +295,3 @@ def fractalise(
     """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, or ``back``, without
     flags."""
     return _Conversion(rows, columns, method, core, back, name).program()
-
-
-__all__ = ["METHODS", "Piece", "fractalise", "piece_of"]

@@ -19,6 +19,7 @@ import onnx
 
 import tilewright
 from benchmarks import models
+from benchmarks.papers.ascend.reader.kernels import read_kernels
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.compiler.pipeline import resolve
 from tilewright.graph.dialect import KernelOp, network_of
@@ -28,7 +29,6 @@ from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend.blocks import traces
 from tilewright.targets.ascend.lowering.launches import SLACK, Launch
 from tilewright.targets.ascend.package import FOLDER
-from tilewright.targets.ascend.reader.kernels import read_kernels
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.ascend.timing import bytes_of
 

@@ -13,9 +13,7 @@ from tilewright.errors import refuse
 
 
 def opt(
-    file: Annotated[
-        str, typer.Argument(help="A graph, tile or CCE C file; - is standard input.")
-    ] = "-",
+    file: Annotated[str, typer.Argument(help="A graph or tile file; - is standard input.")] = "-",
     passes: Annotated[
         str, typer.Option("--passes", "-p", metavar="PASS,PASS", help="Passes to run, in order.")
     ] = "",
@@ -28,11 +26,7 @@ def opt(
 ) -> None:
     """Parse a graph or tile file, run passes, and print it.
 
-    Kernels in CCE C are verified: fields, addresses, and whether flags and barriers order all.
-
     Example: tilewright opt kernel.mlir -p place-moves,double-buffer,allocate -t cambricon-x
-
-    Example: tilewright opt kernel.c -t ascend910
     """
     from tilewright.cli.optimise import all_passes, optimise_text
 

@@ -75,17 +75,12 @@ def optimise_text(
 ) -> str:
     """Parse a module, run ``passes`` (``name,name{option=1}``), verify and print it.
 
-    Texts of the target's own programs (``Target.program_mark``) are verified and printed. ``name``
-    is the text's in messages. Raises TilewrightError with the line and column of a syntax error,
-    and for unknown passes.
+    ``name`` is the text's in messages. Raises TilewrightError with the line and column of a syntax
+    error, and for unknown passes.
     """
     if len(text) > MOST_CHARACTERS:
         raise refuse("text-too-large", f"more than {MOST_CHARACTERS} characters")
     device, machine = resolve(target, None, values)
-    if device.program_mark and device.program_mark in text:
-        if passes:
-            raise refuse("pass-unknown", "passes run on graphs and tile programs, not on C", passes)
-        return device.verified_program(text, machine)
     context = CompilerContext(machine, None if weights is None else Weights.load(weights))
     for source in (graph_context(), tile_context()):
         for dialect in source.loaded_dialects:

@@ -86,9 +86,6 @@ class Target(ABC):
     """True if a runner here executes its packages; False if only other tools do."""
     levels: ClassVar[Mapping[str, str]] = {"graph": "graph", "tile": "tile", "program": "program"}
     """Names of a network's representations -> the level (compiler/representation.py)."""
-    program_mark: ClassVar[str] = ""
-    """A string that every text of its programs contains, where ``verified_program`` reads such
-    texts."""
     takes_computed_weights: bool = True
     """True if the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
@@ -246,10 +243,6 @@ class Target(ABC):
         """The disassembly of what ``emit`` wrote, with the kernels and nodes as remarks, or its
         kernels' C."""
         raise refuse("target-no-words", f"target {self.name} has no instruction words")
-
-    def verified_program(self, text: str, machine: Machine) -> str:
-        """The text of a program, read, verified and printed again; raises TilewrightError."""
-        raise refuse("target-no-words", f"target {self.name} reads no programs")
 
     def manual(self, machine: Machine) -> str:
         """Return the machine's instruction manual."""

@@ -17,7 +17,7 @@ from tilewright.planning.schedule import Schedule
 from tilewright.targets.ascend.elements import as_elements
 from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.lower import lower_kernel
-from tilewright.targets.ascend.lowering.launches import METHODS, Device, Method
+from tilewright.targets.ascend.lowering.launches import Device
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.moves import as_moves
 from tilewright.targets.ascend.network import chip_machine, network_machine
@@ -28,7 +28,6 @@ def move_program(
     of: Kernel,
     core: DaVinci = ASCEND_910,
     cores: int = 1,
-    methods: tuple[Method, ...] = METHODS,
     free: frozenset[str] = frozenset(),
     known: Mapping[str, NDArray[Any]] | None = None,
 ) -> Program:
@@ -39,7 +38,7 @@ def move_program(
     plan = GridPlans(machine, None)(formed) or Planner(machine).plan(formed)
     schedule: Schedule = plan.schedule
     module = ModuleOp([tiled(formed, core, cores)])
-    device = Device(core, methods)
+    device = Device(core)
     lower_kernel(device, CompiledKernel(formed, schedule, module), known or {}, free, original=of)
     (program,) = device.programs.values()
     return program

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.reader.kernels import read_kernels
 from numpy.typing import NDArray
 from onnx import NodeProto, helper
 from tests.slow import but_fast, dealt
@@ -25,7 +26,6 @@ from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.lowering.launches import Launches
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Buffer, Place, Program
-from tilewright.targets.ascend.reader.kernels import read_kernels
 from tilewright.targets.ascend.runner import AscendRunner
 
 Array = NDArray[Any]

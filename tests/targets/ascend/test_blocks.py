@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.reader.kernels import read_kernels, verified
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
 from tests.targets.ascend.cube_kernels import Convolution, Halves, Product, levels, planned
@@ -23,7 +24,6 @@ from tilewright.targets.ascend.network import chip_machine
 from tilewright.targets.ascend.package import core_of
 from tilewright.targets.ascend.program import BLOCK_INDEX, Flag, Loop, Program
 from tilewright.targets.ascend.proof import prove
-from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.sharing import (
     loading_rates,
     makespan,

@@ -77,7 +77,7 @@ def test_images_and_weights() -> None:
 
 
 def test_batches_of_matrices() -> None:
-    assert Layout.parse(formats.nz(batched=True), 3).physical_shape((12, 512, 64)) == (
+    assert Layout.parse(f"B{formats.nz()}", 3).physical_shape((12, 512, 64)) == (
         *(12, 4, 32),
         *(16, 16),
     )

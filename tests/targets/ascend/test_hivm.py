@@ -19,7 +19,6 @@ from tests.targets.ascend.oracle import (
 from tests.targets.generic.kernel_cases import Array, Case, KernelBuilder
 
 import tilewright
-from tilewright.cli.optimise import optimise_text
 from tilewright.errors import TilewrightError
 from tilewright.ir import SSAValue, f16
 from tilewright.planning import Planner
@@ -306,12 +305,6 @@ def test_the_vendors_tool_finds_what_does_not_fit() -> None:
     text = text.replace("      hivm.hir.store", f"{more}\nhivm.hir.store", 1)
     with pytest.raises(AssertionError, match="ub overflow"):
         bishengir_opt(text, OPTIONS)
-
-
-def test_opt_leaves_the_text_to_its_own_tools() -> None:
-    text = text_of(CASES["exp"]())
-    with pytest.raises(TilewrightError, match=r"target-text.*bishengir-opt"):
-        optimise_text(text, "", "ascend910b")
 
 
 def test_nothing_here_runs_a_package(tmp_path: Path) -> None:

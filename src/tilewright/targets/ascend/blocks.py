@@ -19,17 +19,10 @@ from tilewright.targets.ascend.proof import PAIR, Problem, touched
 Key = tuple[object, ...]
 
 
-def traces(
-    program: Program, length: int | None = None, most: int | None = None
-) -> list[list[Executed]]:
-    """The executions of every block; refuses (``cce-length``) more than ``most`` in all."""
-    blocks: list[list[Executed]] = []
+def traces(program: Program, length: int | None = None) -> list[list[Executed]]:
+    """The executions of every block."""
     tracer = Tracer(program)
-    for block in range(program.blocks):
-        steps = tracer.run(most, length, block)
-        most = None if most is None else most - len(steps)
-        blocks.append(steps)
-    return blocks
+    return [tracer.run(length, block) for block in range(program.blocks)]
 
 
 def alike(steps: Sequence[Sequence[Executed]]) -> list[int]:

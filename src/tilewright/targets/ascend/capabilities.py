@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -22,14 +22,10 @@ from tilewright.targets.ascend.moves import as_moves
 
 
 class AscendMachine(OwnPasses, FormsKernels):
-    """Choices that are the compiler's, unless they are made here."""
+    """The record of the machine: how it plans kernels, and what they may multiply."""
 
     family: ClassVar[str] = "ascend"
     formed_dims: ClassVar[frozenset[str]] = DIMS
-
-    fractalise: Literal["planned", "naive", "improved", "vor", "dma"] = "planned"
-    """The method of every change between rows and Nz (lowering/moved.py); ``planned`` takes the
-    fastest of each."""
 
     def formed(self, kernel: Kernel, machine: Machine) -> Kernel:
         """Attention as a chain, others over the dims of elements.py and moves.py."""

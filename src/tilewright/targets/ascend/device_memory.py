@@ -46,8 +46,6 @@ class DeviceMemory:
     """The bytes of the arena."""
     values: dict[SSAValue, Placed] = field(default_factory=dict[SSAValue, Placed])
     """Places by the value that was there first (``origin``)."""
-    work: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
-    """The offset of each buffer of a kernel, by its step and the buffer's number."""
     before: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
     """The values that are copied to the device before a step; for step 0 those there from the
     start."""
@@ -77,37 +75,28 @@ def device_memory(
     """The plan for a network's kernels in order; ``launches`` has those of the device's kernels, by
     symbol."""
     plan = DeviceMemory()
-    buffers: list[Buffer] = []
-    places: list[tuple[int, int]] = []
     for number, op in enumerate(steps, 1):
         if op.symbol.data not in launches:
             continue
-        work: dict[int, int] = {}
         for launch in launches[op.symbol.data]:
             for argument in launch.arguments:
-                if argument.kind == "work":
-                    work[argument.number] = max(work.get(argument.number, 0), argument.bytes)
-                elif argument.kind == "operand":
+                if argument.kind == "operand":
                     _read(plan, op.inputs[argument.number], number, argument.bytes)
                 elif argument.kind == "result":
                     placed = plan.values.setdefault(op.result, Placed(op.result, 0, number, number))
                     placed.bytes = max(placed.bytes, argument.bytes)
-        for place, size in work.items():
-            places.append((number, place))
-            buffers.append(Buffer(f"work{number}_{place}", size, number, number))
         _results(plan, op, number, launches, len(steps) + 1)
     kept = list(plan.values.values())
     for placed in kept:
         if Box.of(placed.value).arena == WEIGHTS:
             placed.last = len(steps) + 1  # As they are for a run, they are for the next.
-    buffers += [
+    buffers = [
         Buffer(f"value{number}", placed.bytes, placed.first, placed.last)
         for number, placed in enumerate(kept)
     ]
     allocation = allocate(Problem(tuple(buffers), ALIGNMENT))
     plan.bytes = allocation.peak
-    plan.work = dict(zip(places, allocation.offsets, strict=False))
-    for placed, offset in zip(kept, allocation.offsets[len(places) :], strict=True):
+    for placed, offset in zip(kept, allocation.offsets, strict=True):
         placed.offset = offset
     return plan
 

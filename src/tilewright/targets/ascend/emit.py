@@ -16,13 +16,11 @@ from tilewright.targets.ascend.program import (
     ASSIGNMENTS,
     BLOCK_INDEX,
     LENGTH,
-    Barrier,
     Command,
     Flag,
     Loop,
     Place,
     Program,
-    Remark,
     Statement,
     Tensor,
 )
@@ -130,10 +128,8 @@ def _body(writer: Writer, body: Sequence[Statement]) -> None:
             shown = f"EVENT_ID{event}" if isinstance(event, int) else f"(event_t)({event})"
             pair = f"PIPE_{statement.source}, PIPE_{statement.target}"
             writer.line(f"{statement.kind}_flag({pair}, {shown});")
-        elif isinstance(statement, Barrier):
-            writer.line(f"pipe_barrier(PIPE_{statement.pipe});")
         else:
-            writer.line(f"/* {comment(statement.text)} */")
+            writer.line(f"pipe_barrier(PIPE_{statement.pipe});")
 
 
 def _call(writer: Writer, command: Command) -> None:
@@ -171,6 +167,3 @@ def pointer(place: Place) -> str:
         return f"{kind}({base} + {address})" if address != 0 else f"{kind}{place.home.name}"
     shown = hex(address) if isinstance(address, int) else f"({address})"
     return f"{kind}(uintptr_t){shown}"
-
-
-__all__ = ["Remark", "kernel_text", "pointer", "signature", "uses_length"]

@@ -1,8 +1,8 @@
-"""Put the flags of a kernel in their places, and the barriers in that it needs.
+"""The barriers that a kernel needs beside the flags of its tile program, and the proof of both.
 
-A kernel has the flags of its tile program (tile/passes/assign_events.py). They are put next to the
-commands that they are for, barriers within pipes come to them, and all is proven. No flag depends
-on how fast a pipe is, and none on whether flags count.
+A kernel has the flags of its tile program (tile/passes/assign_events.py), where that has them.
+Barriers within pipes come to them, and all is proven. No flag depends on how fast a pipe is, and
+none on whether flags count.
 
 Flags of a kernel that takes a length are put in for the longest, and proven for others: those that
 change a loop's trips or a last tile first (``proven_lengths``). Where a launch runs several blocks,
@@ -11,19 +11,17 @@ they are proven for one of each kind (blocks.py); no block touches what another 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tilewright.codegen.nest.value import select
 from tilewright.errors import refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
-from tilewright.targets.ascend.given import close_to_uses, homes_of
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
     Command,
-    Executed,
     Loop,
     Program,
     Statement,
@@ -40,19 +38,11 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     """A program that has the flags of its tile program, with the barriers that it needs. Refuses
     (``lower-flags``) what these do not order.
 
-    A move or a compute of the tile program is several commands here. Where the proof allows, a flag
-    is set before those of its pipe, and waited for after those, that use nothing which the other
-    pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
+    A move or a compute of the tile program is several commands here: its waits come before the
+    first of them, its signals after the last.
     """
     every = cases(program)
     barred = with_barriers(replace(program, body=list(program.body)), None, every)
-    used: dict[str, set[int]] = {}
-    for statement in statements(program.body):
-        if isinstance(statement, Command):
-            used.setdefault(statement.pipe, set()).update(homes_of(statement))
-    close = replace(barred, body=close_to_uses(barred.body, used))
-    if first_problem(close, events, every) is None:
-        return close
     wrong = first_problem(barred, events, every)
     if wrong is None:
         return barred
@@ -62,28 +52,18 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
 
 def cases(program: Program) -> list[Case]:
     """One block of each kind, for the longest and the lengths that are proven beside it. Refuses
-    (``lower-blocks``) a program of which a block touches what another one writes, and
-    (``lower-field``) one that computes a number which no field holds."""
+    (``lower-blocks``) a program of which a block touches what another one writes, (``lower-field``)
+    one that computes a number which no field holds, and look-ups (``check_look_ups``)."""
+    check_look_ups(program)
     cases: list[Case] = []
-    for length, steps, wrong in executions(program):
-        if wrong:
+    for length in (program.longest, *proven_lengths(program.longest)):
+        steps = traces(program, length)
+        for block in steps:
+            check_fields(block, program.name)
+        if wrong := conflicts(steps):
             raise refuse("lower-blocks", f"{program.name}: {wrong[0]}")
         cases += [(length, block) for block in sorted(set(alike(steps)))]
     return cases
-
-
-def executions(
-    program: Program, most: int | None = None
-) -> Generator[tuple[int, list[list[Executed]], list[Problem]]]:
-    """The executions of every block at the longest and the other lengths to prove, ``most`` at
-    most, with accesses to what other blocks write. Refuses look-ups (``check_look_ups``) and
-    numbers that no field holds."""
-    check_look_ups(program)
-    for length in (program.longest, *proven_lengths(program.longest)):
-        steps = traces(program, length, most)
-        for block in steps:
-            check_fields(block, program.name)
-        yield length, steps, conflicts(steps)
 
 
 def first_problem(
@@ -113,18 +93,9 @@ def proven_lengths(longest: int) -> list[int]:
 def with_barriers(program: Program, trips: int | None, every: Sequence[Case]) -> Program:
     """The program with the barriers that it needs within pipes, one for each first command."""
     for length, block in every:
-        doubtful: list[Statement] = []
-        for command, doubt in missing_barriers(program, trips, length, block).items():
-            barrier = _barrier(program, command)
+        for command in missing_barriers(program, trips, length, block):
             body, number = _place(program.body, command)
-            body.insert(number, barrier)
-            if doubt:
-                doubtful.append(barrier)
-        for barrier in doubtful:
-            body, number = _place(program.body, barrier)
-            del body[number]
-            if missing_barriers(program, trips, length, block):
-                body.insert(number, barrier)
+            body.insert(number, _barrier(program, command))
     return program
 
 

@@ -26,9 +26,9 @@ def block_elements(element_bytes: int) -> int:
     return BLOCK // element_bytes
 
 
-def nz(element_bytes: int = 2, *, batched: bool = False) -> str:
+def nz(element_bytes: int = 2) -> str:
     """Layout of a matrix by columns of blocks."""
-    return f"{'B' if batched else ''}NM16m{block_elements(element_bytes)}n"
+    return f"NM16m{block_elements(element_bytes)}n"
 
 
 def image(element_bytes: int = 2) -> str:

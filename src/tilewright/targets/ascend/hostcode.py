@@ -178,8 +178,6 @@ def _kernel(
                 places[key] = plan.offset(op.inputs[argument.number])
             elif argument.kind == "result":
                 places[key] = plan.offset(op.result)
-            elif argument.kind == "work":
-                places[key] = plan.work[step, argument.number]
     with writer.block(f"static void {row.symbol}(void)"):
         if step in plan.before:
             line(
@@ -214,9 +212,8 @@ def _copy(way: str, offset: int, value: SSAValue) -> str:
 
 def _pointer(argument: Argument) -> str:
     if argument.kind == "constant":
-        return f"constants + {argument.number + argument.offset}"
-    name = f"{argument.kind}{argument.number}"
-    return f"{name} + {argument.offset}" if argument.offset else name
+        return f"constants + {argument.number}"
+    return f"{argument.kind}{argument.number}"
 
 
 def _steps(

@@ -318,9 +318,6 @@ def vector(
     )
 
 
-RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
-"""Relations of halves: ``vcmpv_eq`` and so on."""
-
 LANES = 128
 """Halves of a repeat."""
 
@@ -355,22 +352,14 @@ def set_cmpmask(bits: Place) -> Command:
     return Command("set_cmpmask", "V", (bits,), reads, writes, cycles=1)
 
 
-def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: int) -> list[Command]:
-    """Transposes of 16 x 16 elements of 2 bytes.
-
-    Of each side: where the first row lies, bytes from row to row, and blocks from repeat to repeat.
-    """
-    sides = [
-        (place, [number * pitch for number in range(CUBE)], step)
-        for place, pitch, step in (dst, src)
-    ]
-    return scatter_rows(sides[0], sides[1], repeat)
-
-
 def scatter_rows(
     dst: tuple[Place, Sequence[int], int], src: tuple[Place, Sequence[int], int], repeat: int
 ) -> list[Command]:
-    """Scatter rows that are placed anywhere: bytes from a place to each of the 16."""
+    """Transposes of 16 x 16 elements of 2 bytes.
+
+    Of each side: a place, the bytes from there to each of the 16 rows, and blocks from repeat to
+    repeat.
+    """
     _within("the number of repeats", repeat, MAX_REPEAT, least=1)
     registers: list[Command] = []
     regions: list[tuple[Region, ...]] = []

@@ -66,7 +66,7 @@ def lower_kernel(
             WALKS.get(anchor, points)(launches, program)
     else:
         raise launches.refusal(f"there is no kernel for {anchor}")
-    device.texts |= mine.texts
     device.programs |= mine.programs
+    device.commands |= mine.commands
     device.launches += mine.launches
     device.constants, device.functions = mine.constants, mine.functions

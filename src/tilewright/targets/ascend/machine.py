@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from tilewright.machine import (
     Engine,
@@ -105,9 +104,6 @@ class DaVinci:
     """Least cycles of each burst of a transfer from main memory, however short it is."""
     divides: bool = True
     """True if the core has ``vdiv``."""
-    flags: Literal["binary", "counting"] = "binary"
-    """``counting`` if an event may be set again before it is waited for. The vendor's manual says
-    no, its compiler relies on yes; code for the first is right on the second."""
 
 
 _PATHS_310 = {

@@ -4,6 +4,7 @@ The files are those of codegen/program/files.py, and
 
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
 launches.json   which functions each kernel launches, and on what; the axes that end early in a run
+commands.npz    the commands of each function's first block, and their times (timeline.py)
 constants.bin   biases in half precision
 acl/            the network's host code, where all that the host computes has C (hostcode.py)
 
@@ -40,13 +41,14 @@ from tilewright.graph.values import value_names
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
 from tilewright.machine.forms import first_reason
-from tilewright.targets.ascend.capabilities import AscendMachine
+from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
 from tilewright.targets.ascend.lower import lower_kernel
-from tilewright.targets.ascend.lowering.launches import METHODS, Device, Launch, Length
+from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
+from tilewright.targets.ascend.timeline import write_commands
 from tilewright.tile.dialect import ProgramOp
 
 CONSTANTS = "constants"
@@ -72,18 +74,10 @@ def core_of(machine: Machine) -> DaVinci:
     raise refuse("target-machine", f"{machine.name} is no DaVinci core", "name")
 
 
-def device_of(machine: Machine) -> Device:
-    """Return the device that collects kernels for a machine's cores."""
-    own = machine.own
-    chosen = own.fractalise if isinstance(own, AscendMachine) else "planned"
-    methods = METHODS if chosen == "planned" else (chosen,)
-    return Device(core_of(machine), methods)
-
-
 def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises KernelError for kernels that fall to the host."""
     addresses = Addresses.of(compilation, CONSTANTS)
-    device = device_of(compilation.machine)
+    device = Device(core_of(compilation.machine))
     network = network_of(compilation.network)
     ends = free_axes(network, compilation.free) if compilation.free else None
     steps, rows = _lower(compilation, device, {} if ends is None else ends.dims)
@@ -100,9 +94,10 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     )
     folder = directory / FOLDER
     folder.mkdir()
-    for name, text in device.texts.items():
-        (folder / f"{name}.c").write_text(text)
+    for name, program in device.programs.items():
+        (folder / f"{name}.c").write_text(kernel_text(program))
     (folder / "cce.h").write_text((SHIM / "cce.h").read_text())
+    write_commands(directory, device.commands)
     length = None if ends is None else _length(compilation, ends.outputs(network))
     write_host(
         *(compilation, directory, device.core, rows, device.launches),

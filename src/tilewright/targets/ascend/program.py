@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tilewright.codegen.nest.value import Expr, Value, of, variable
-from tilewright.errors import refuse
 
 LENGTH = variable("length")
 """The size that a kernel with a ``Program.longest`` takes as its last parameter."""
@@ -173,14 +172,7 @@ class Loop:
         return 0 if self.count == 1 else variable(self.name)
 
 
-@dataclass(eq=False)
-class Remark:
-    """A line of comment in the C."""
-
-    text: str
-
-
-Statement = Command | Flag | Barrier | Loop | Remark
+Statement = Command | Flag | Barrier | Loop
 
 
 @dataclass
@@ -250,14 +242,13 @@ class Executed(NamedTuple):
 def trace(
     program: Program,
     trips: int | None = None,
-    most: int | None = None,
     length: int | None = None,
     block: int = 0,
 ) -> list[Executed]:
     """Every execution of a block, in the order in which the scalar unit issues them; with
     ``trips``, those of at most ``trips`` iterations of each loop. ``length`` is the kernel's
-    parameter, if not the longest. Refuses (``cce-length``) more than ``most``."""
-    return Tracer(program, trips).run(most, length, block)
+    parameter, if not the longest."""
+    return Tracer(program, trips).run(length, block)
 
 
 class Tracer:
@@ -283,7 +274,7 @@ class Tracer:
                 lines.append(f"{space}for {name} in range({count}):")
                 lines.append(f"{space}    pass")
                 self._write(statement.body, depth + 1)
-            elif not isinstance(statement, Remark):
+            else:
                 if isinstance(statement, Command) and statement.name in ASSIGNMENTS:
                     name, value = statement.arguments
                     lines.append(f"{space}{variable(name).python} = {of(value).python}")
@@ -295,22 +286,13 @@ class Tracer:
                 else:
                     lines.append(f"{space}take(known[{number}])")
 
-    def run(
-        self, most: int | None = None, length: int | None = None, block: int = 0
-    ) -> list[Executed]:
+    def run(self, length: int | None = None, block: int = 0) -> list[Executed]:
         """The executions of one block at one length; see ``trace``."""
         scope: dict[str, Any] = {"access": Access, "known": self._fixed, BLOCK_INDEX.python: block}
         scope[LENGTH.python] = self.program.longest if length is None else length
         exec(self._code, scope)
         executions: list[Executed] = []
-
-        def counted(executed: Executed) -> None:
-            if len(executions) == most:
-                text = f"it executes more than {most:,} statements"
-                raise refuse("cce-length", text, self.program.name)
-            executions.append(executed)
-
-        known, take = self._known, executions.append if most is None else counted
+        known, take = self._known, executions.append
 
         def step(
             number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any

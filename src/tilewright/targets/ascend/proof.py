@@ -17,7 +17,6 @@ command is looked at: the proof is exhaustive, not by samples.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -101,22 +100,12 @@ def prove_trace(
 
 def missing_barriers(
     program: Program, trips: int | None = None, length: int | None = None, block: int = 0
-) -> dict[Command, bool]:
-    """The commands that need a barrier of their own pipe before them, in the order of the trace;
-    and for each, True if other missing barriers might make its barrier needless. Only loops do so:
-    a barrier stands in every iteration because one of them needs it."""
+) -> list[Command]:
+    """The commands that need a barrier of their own pipe before them, in the order of the trace."""
     steps = trace(program, trips, length=length, block=block)
-    mended: dict[Command, tuple[int, int]] = {}
+    mended: dict[Command, None] = {}
     _Proof(steps, 1 << 20, True, MOST, cut=True, pipes=True, mended=mended)
-    barred = [number for number, step in enumerate(steps, 1) if step.statement in mended]
-    doubtful: dict[Command, bool] = {}
-    for command, (first, last) in mended.items():
-        between = barred[bisect_right(barred, first) : bisect_left(barred, last)]
-        others = (steps[number - 1].statement for number in between)
-        doubtful[command] = any(
-            isinstance(other, Command) and other.pipe == command.pipe for other in others
-        )
-    return doubtful
+    return list(mended)
 
 
 @dataclass(eq=False)
@@ -127,7 +116,8 @@ class _Proof:
     most: int
     cut: bool
     pipes: bool
-    mended: dict[Command, tuple[int, int]] | None = None
+    mended: dict[Command, None] | None = None
+    """The commands before which a barrier is taken for granted where one is missing, if any."""
 
     def __post_init__(self) -> None:
         self.problems: list[Problem] = []
@@ -220,10 +210,7 @@ class _Proof:
             stale &= self.pipe_of[last] != place
         verb = "writes" if writes else "reads"
         if self.mended is not None and (stale & (self.pipe_of[last] == place)).any():
-            self.mended[statement] = (
-                int(last[stale & (self.pipe_of[last] == place)].max()),
-                number,
-            )
+            self.mended[statement] = None
             known[place] = self.numbers[place] - 1
             stale = self.number_of[last] > known[self.pipe_of[last]]
         self._stale(statement, home, verb, "written", last[stale])

@@ -24,6 +24,7 @@ from tilewright.targets.ascend.host import POISON, Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.package import FOLDER, LaunchFile, Length, core_of
+from tilewright.targets.ascend.timeline import events_of
 
 
 class AscendRunner(SteppedRunner):
@@ -163,9 +164,7 @@ class AscendRunner(SteppedRunner):
     ) -> NDArray[Any]:
         """The device memory of an argument; what is not written yet shows, as in the core."""
         if argument.kind == "constant":
-            return self.parts.image[
-                argument.number + argument.offset : argument.number + argument.bytes
-            ]
+            return self.parts.image[argument.number : argument.number + argument.bytes]
         key = argument.kind, argument.number
         if key not in buffers:
             buffers[key] = np.full(argument.bytes, byte_of(self.seed, POISON), np.uint8)
@@ -180,12 +179,10 @@ class AscendRunner(SteppedRunner):
                         "package-invalid", f"operand {argument.name} has {data.size} bytes"
                     )
                 buffers[key][: data.size] = data
-        return buffers[key][argument.offset :]
+        return buffers[key]
 
     def events(self) -> Events:
         """The commands of the core that computes the first block of each launch."""
-        from tilewright.targets.ascend.timeline import events_of  # It reads C: on demand.
-
         return events_of(self)
 
 

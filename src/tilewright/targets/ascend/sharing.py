@@ -29,27 +29,30 @@ from tilewright.targets.ascend.program import Access, Executed, Program
 from tilewright.targets.ascend.timing import Timed, Timing, bytes_of, simulate_trace
 
 
-def simulate_blocks(program: Program, core: DaVinci, *, length: int | None = None) -> Timing:
-    """The times of a launch. ``busy`` are cycles of a core, of all cores on average."""
+def simulate_blocks(
+    program: Program,
+    core: DaVinci,
+    *,
+    length: int | None = None,
+    commands: list[Timed] | None = None,
+) -> Timing:
+    """The times of a launch. ``busy`` are cycles of a core, of all cores on average; ``commands``
+    gets the commands of the first block."""
     steps = traces(program, length)
     rates = loading_rates(program, steps, core)
     first = alike(steps)
-    known = {number: simulate_trace(steps[number], core, rates=rates) for number in {*first}}
+    known = {
+        number: simulate_trace(
+            *(steps[number], core), rates=rates, commands=None if number else commands
+        )
+        for number in {*first}
+    }
     times = [known[number] for number in first]
     pipes = times[0].busy
     busy = {pipe: sum(time.busy[pipe] for time in times) / core.cores for pipe in pipes}
     cycles = makespan([time.cycles for time in times], core.cores)
     main_bytes = sum(time.main_bytes for time in times)
     return Timing(cycles=cycles, busy=busy, main_bytes=main_bytes)
-
-
-def first_block(program: Program, core: DaVinci, *, length: int | None = None) -> list[Timed]:
-    """The commands of the first block, with all cores at work."""
-    steps = traces(program, length)
-    rates = loading_rates(program, steps, core)
-    commands: list[Timed] = []
-    simulate_trace(steps[0], core, rates=rates, commands=commands)
-    return commands
 
 
 def makespan(cycles: Sequence[float], cores: int) -> float:

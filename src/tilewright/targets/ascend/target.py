@@ -12,12 +12,10 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine, Synchronisation
 from tilewright.machine.capabilities import Capability
 from tilewright.planning import Ask
-from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.grids import GridPlans
 from tilewright.targets.ascend.machine import ASCEND_910, MOST_EVENTS, DaVinci
 from tilewright.targets.ascend.network import chip_machine
-from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
-from tilewright.targets.ascend.reader.kernels import read_kernels, verified
+from tilewright.targets.ascend.package import FOLDER, read_package, write_package
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Target
 
@@ -39,7 +37,6 @@ class AscendTarget(Target):
     )
     # The thesis's three dialects (section 6.3) are the three representations on such a core.
     levels: ClassVar = {**Target.levels, "ascend": "graph", "cce": "tile", "hivm": "program"}
-    program_mark = "__aicore__"
 
     def __init__(self, core: DaVinci = ASCEND_910) -> None:
         self.name = core.name
@@ -77,14 +74,6 @@ class AscendTarget(Target):
     def listing(self, directory: Path) -> str:
         """The C of all kernels."""
         return "\n".join(path.read_text() for path in sorted((directory / FOLDER).glob("*.c")))
-
-    def verified_program(self, text: str, machine: Machine) -> str:
-        """CCE C of some kernels, read, verified and printed again (reader/)."""
-        core = core_of(machine)
-        programs = read_kernels(text, core)
-        for program in programs:
-            verified(program, core)
-        return "\n".join(kernel_text(program) for program in programs)
 
     def takes_loops(self, machine: Machine) -> bool:
         """The host runs the rounds."""

@@ -1,61 +1,96 @@
 """The events of a trace: the pipes of the core that computes a launch's first block.
 
-The commands are those of the emitted C, which is read back; their times are the simulation's
-(timing.py), with all cores at work. Launches follow each other as in the report.
+A package keeps the commands of that block with their simulated times (timing.py), with all cores at
+work: of each function, at each length that was simulated. Launches follow each other as in the
+report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import BadZipFile
 
 import numpy as np
 
+from tilewright.errors import refuse
+from tilewright.ir.types import Array
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Spans
 from tilewright.simulate.trace import Events
-from tilewright.targets.ascend.package import FOLDER
-from tilewright.targets.ascend.reader.kernels import read_kernels
-from tilewright.targets.ascend.sharing import first_block
 from tilewright.targets.ascend.timing import Timed
 
 if TYPE_CHECKING:
     from tilewright.targets.ascend.runner import AscendRunner
 
+FILE = "commands.npz"
+"""The file of a package that has an array of ``COMMAND`` for each of ``key_of``."""
+
+COMMAND = np.dtype(
+    [("name", "S32"), ("pipe", "S4"), ("start", "<f8"), ("end", "<f8"), ("bytes", "<i8")]
+)
+"""An instruction, its pipe, its start and end in cycles from the launch, and its bytes of main
+memory."""
+
+
+def key_of(function: str, length: int = 0) -> str:
+    """The name of a function's commands at a length; 0 for the longest, or for none."""
+    return f"{function}@{length}" if length else function
+
+
+def table_of(commands: Sequence[Timed]) -> Array:
+    """Commands as records."""
+    rows = [(c.command.name, c.command.pipe, c.start, c.end, c.main_bytes) for c in commands]
+    return np.array(rows, COMMAND)
+
+
+def write_commands(directory: Path, tables: Mapping[str, Array]) -> None:
+    """Write the file of the commands."""
+    np.savez_compressed(directory / FILE, allow_pickle=False, **tables)
+
 
 def events_of(runner: AscendRunner) -> Events:
     """Return the events of a run of the runner's last length.
 
-    Raises TilewrightError (``cce-``) for C that this target did not emit.
+    Refuses (``package-invalid``) a package without its commands.
     """
     rows, machine = runner.parts.file.kernels, runner.parts.machine
     engines = {engine.name: number for number, engine in enumerate(machine.engines)}
-    commands = _commands(runner)
-    entries: list[tuple[int, float, Timed]] = []
+    parts: list[Array] = []
+    kernels: list[int] = []
+    begins: list[float] = []
     clock = 0.0
-    for number, row in enumerate(rows):
-        for launch in runner.launches[row.start : row.end]:
-            entries += [(number, clock, timed) for timed in commands[launch.function]]
-            clock += launch.at(runner.size).cycles
-    table = timed_table(len(entries))
-    table["engine"] = [engines[timed.command.pipe.lower()] for _, _, timed in entries]
-    table["kernel"] = [number for number, _, _ in entries]
-    table["bytes"] = [timed.main_bytes for _, _, timed in entries]
-    start = np.array([begin + timed.start for _, begin, timed in entries], np.float64)
-    end = np.array([begin + timed.end for _, begin, timed in entries], np.float64)
+    launches = [
+        (number, launch)
+        for number, row in enumerate(rows)
+        for launch in runner.launches[row.start : row.end]
+    ]
+    keys = [key_of(each.function, each.simulated(runner.size)) for _, each in launches]
+    tables = _read(runner.parts.directory, keys)
+    for (number, launch), key in zip(launches, keys, strict=True):
+        parts.append(tables[key])
+        kernels += [number] * len(parts[-1])
+        begins += [clock] * len(parts[-1])
+        clock += launch.at(runner.size).cycles
+    commands = np.concatenate([np.empty(0, COMMAND), *parts])
+    table = timed_table(len(commands))
+    table["engine"] = [engines[pipe.decode().lower()] for pipe in commands["pipe"]]
+    table["kernel"] = kernels
+    table["bytes"] = commands["bytes"]
+    start, end = np.array(begins) + commands["start"], np.array(begins) + commands["end"]
     times = runner.times()
     spans = Spans(start, start, end, times.kernel_end, times.kernel_bytes)
-    return spans, table, lambda command: entries[command][2].command.name
+    return spans, table, lambda command: commands["name"][command].decode()
 
 
-def _commands(runner: AscendRunner) -> Mapping[str, Sequence[Timed]]:
-    """Return the timed commands of the first block's core in a launch of each kernel function, from
-    its C."""
-    folder = runner.parts.directory / FOLDER
-    lengths = {launch.function: launch.longest for launch in runner.launches}
-    return {
-        name: first_block(program, runner.core, length=runner.size if longest else None)
-        for name, longest in lengths.items()
-        for program in read_kernels((folder / f"{name}.c").read_text(), runner.core)
-        if program.name == name
-    }
+def _read(directory: Path, keys: Sequence[str]) -> Mapping[str, Array]:
+    """The records of some keys."""
+    try:
+        with np.load(directory / FILE, allow_pickle=False) as file:
+            tables = {key: file[key] for key in dict.fromkeys(keys)}
+    except (OSError, KeyError, ValueError, BadZipFile) as error:
+        raise refuse("package-invalid", f"{FILE}: {error}", str(directory)) from None
+    if any(table.dtype != COMMAND or table.ndim != 1 for table in tables.values()):
+        raise refuse("package-invalid", f"{FILE} has no commands", str(directory))
+    return tables

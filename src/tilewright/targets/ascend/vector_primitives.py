@@ -140,17 +140,15 @@ def _fold() -> Primitive:
 def move(
     name: str, operations: tuple[str, ...], layout: str, *elements: str, row: int = 0, **others: Any
 ) -> Primitive:
-    """Moves of elements, over the dims of moves.py, which take ``row`` cycles for each row; a
-    source's tile has as much room again, for what lies between two transposes."""
+    """Moves of elements, over the dims of moves.py, which take ``row`` cycles for each row."""
     sizes = dict.fromkeys(("c", "w", "p"), BLOCK) | {"r": CUBE}
     tile = Storage(memory="ub", layout=layout, elements=elements, multiples=sizes)
     count = "*".join((*OUTER, "r", "p", "c", "w"))
-    twice = tile.model_copy(update={"element_bytes": 4})
     return Primitive(
         name=name,
         operations=operations,
         engine="v",
-        operands={"input": twice if "convert_layout" in operations else tile, "output": tile},
+        operands={"input": tile, "output": tile},
         epilogue=(("cast",),),
         cycles=f"16+{row}*{'*'.join(OUTER)}*r+ceil({count}/{REPEAT})",
         peak=f"{count}/{REPEAT}",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.papers.ascend.handovers import synchronised
+from benchmarks.papers.ascend.reader.kernels import read_kernels, verified
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.element_kernels import broadcast
@@ -19,7 +20,6 @@ from tilewright.targets.ascend.host import build
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Barrier, Loop, Program, Statement
 from tilewright.targets.ascend.proof import prove
-from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 Shape = tuple[int, ...]
 Case = tuple[str, Shape, dict[str, Shape], dict[str, float], int]

@@ -11,7 +11,7 @@ from tests.targets.ascend.moved_kernels import move_program, relaid
 
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.formats import heads, image, matrices
-from tilewright.targets.ascend.lowering.launches import METHODS, SLACK, Method
+from tilewright.targets.ascend.lowering.launches import SLACK
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 
 Bits = NDArray[np.generic]
@@ -31,14 +31,13 @@ def check(
     source: str,
     target: str,
     core: DaVinci = ASCEND_910,
-    methods: tuple[Method, ...] = METHODS,
     kind: type[np.unsignedinteger] = np.uint16,
 ) -> None:
     """From one layout to the other."""
     element = "half" if kind is np.uint16 else "int8_t"
     random = np.random.default_rng(1)
     x = random.integers(0, np.iinfo(kind).max, shape, kind, endpoint=True)
-    program = move_program(relaid(shape, source, target, element), core, methods=methods)
+    program = move_program(relaid(shape, source, target, element), core)
     kernel, result = built(program, core), Layout.parse(target, x.ndim)
     wanted = packed(x, target, 0)
     there = packed(np.ones_like(x), target, 0)[: -(SLACK // x.itemsize)] == 1
@@ -73,13 +72,11 @@ def test_images(shape: tuple[int, ...], core: DaVinci) -> None:
 MATRICES = [(80, 768), (16, 16), (33, 50), (1, 768), (511, 640), (1, 9001), (17, 4100), (3, 20, 36)]
 
 
-@pytest.mark.few(6)
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("shape", but_fast(MATRICES, MATRICES[1:4]))
-def test_matrices(shape: tuple[int, ...], method: Method) -> None:
+def test_matrices(shape: tuple[int, ...]) -> None:
     blocks = str(matrices(len(shape)))
-    check(shape, "", blocks, methods=(method,))
-    check(shape, blocks, "", methods=(method,))
+    check(shape, "", blocks)
+    check(shape, blocks, "")
 
 
 @pytest.mark.parametrize("shape", but_fast([(40, 96), (33, 50), (2, 17, 64)], [(40, 96)]))

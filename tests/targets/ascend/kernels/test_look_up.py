@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.papers.ascend.reader.kernels import read_kernels, verified
 from tests.slow import but_fast
 from tests.targets.ascend.moved_kernels import looked_up, move_program
 
@@ -24,7 +25,6 @@ from tilewright.targets.ascend.program import (
     element_at,
     scalar,
 )
-from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 CASES = [
     # outer, extent, inner, count, bytes of ub

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.papers.ascend.handovers import synchronised
+from benchmarks.papers.ascend.reader.kernels import read_kernels, verified
 from numpy.typing import NDArray
 from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built
@@ -25,7 +26,6 @@ from tilewright.targets.ascend.formats import heads, image, matrices
 from tilewright.targets.ascend.kernels.normal import Norm
 from tilewright.targets.ascend.machine import ASCEND_910
 from tilewright.targets.ascend.program import Program
-from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 
 KINDS = {"half": "f2", "float": "f4", "uint8_t": "u1", "int64_t": "i8"}
 

@@ -34,7 +34,6 @@ class Ascend910bTarget(Target):
     implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
     honours = frozenset({Decision.ORDER, Decision.SLOTS})
     """The vendor's tools place buffers and synchronise pipes."""
-    program_mark = "hivm.hir."
     levels: ClassVar = {**Target.levels, "ascend": "graph", "cce": "tile", "hivm": "program"}
 
     def machine(self) -> Machine:
@@ -61,15 +60,6 @@ class Ascend910bTarget(Target):
     def listing(self, directory: Path) -> str:
         """Return the text of the package's module."""
         return (directory / FILE).read_text()
-
-    def verified_program(self, text: str, machine: Machine) -> str:
-        """Refuse: AscendNPU-IR's own tools verify HIVM."""
-        raise refuse(
-            "target-text",
-            "AscendNPU-IR's tools read and verify HIVM",
-            self.name,
-            "bishengir-opt FILE; make test-oracles installs it",
-        )
 
     def load(self, directory: Path) -> Runner:
         """Refuse: nothing here executes HIVM."""

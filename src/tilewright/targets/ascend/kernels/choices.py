@@ -17,7 +17,7 @@ from tilewright.targets.ascend.kernels.vectors import (
     Vectors,
 )
 from tilewright.targets.ascend.machine import BLOCK
-from tilewright.targets.ascend.program import Buffer, Place
+from tilewright.targets.ascend.program import Place
 
 LOWEST = "-1.0f / 0.0f"
 """Minus infinity, which no maximum is below."""
@@ -28,10 +28,7 @@ class Numbers:
 
     def __init__(self, room: Room, bits: int = CHOICE_BITS) -> None:
         sizes = {"low": BLOCK, "end0": REPEAT, "end1": REPEAT, "bits": bits}
-        self.buffers = [
-            Buffer(name, "ub", room.take(size), size, element="half")
-            for name, size in sizes.items()
-        ]
+        self.buffers = [room.buffer(name, size, "half") for name, size in sizes.items()]
         self.buffers[-1].element = BOOLEAN
         low, *ends, mask = map(Place, self.buffers)
         self._low, self._scratch = Grid(low, spread=True), Choice(mask, (ends[0], ends[1]))

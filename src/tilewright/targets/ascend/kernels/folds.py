@@ -79,15 +79,9 @@ def fold_bytes(rows: int) -> int:
 def fold_room(room: Room, rows: int) -> FoldRoom:
     """Buffers for folds of up to ``rows`` rows, at most 128."""
     assert rows <= MOST_ROWS
-
-    def buffer(name: str, size: int) -> Buffer:
-        return Buffer(name, "ub", room.take(size), size, element="float")
-
     return FoldRoom(
-        buffer("sums", -(-rows // 8) * 8 * REPEAT),
-        buffer("turned", SCRATCH),
-        buffer("scratch", SCRATCH),
-        buffer("spread", SCRATCH),
+        room.buffer("sums", -(-rows // 8) * 8 * REPEAT),
+        *(room.buffer(name, SCRATCH) for name in ("turned", "scratch", "spread")),
     )
 
 

@@ -22,7 +22,7 @@ from tilewright.codegen.nest.value import Value, least
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS
-from tilewright.targets.ascend.program import Loop, Place, Statement
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
 
 REPEAT = REPEAT_BLOCKS * BLOCK
 """Bytes of a repeat."""
@@ -386,19 +386,20 @@ def add_rows(
 
 @dataclass
 class Room:
-    """Hands out UB from its start."""
+    """Hands out UB from a byte on, up to another one."""
 
     bytes: int
+    """The first byte after it."""
     name: str
-    """The name of the kernel, for messages."""
+    """The name of the kernel, or of its part, for messages."""
     used: int = 0
+    """The first byte that is free."""
 
-    def take(self, size: int) -> int:
-        """Reserve ``size`` bytes; returns their address. Refuses (``plan-capacity``) more than UB
-        has."""
+    def buffer(self, name: str, size: int, element: str = "float") -> Buffer:
+        """Reserve a buffer of ``size`` bytes; refuses (``plan-capacity``) more than there are."""
         at = self.used
         self.used += -(-size // BLOCK) * BLOCK
         if self.used > self.bytes:
-            raise refuse("plan-capacity", f"{self.name} needs {self.used} bytes of ub beside "
-                         f"{self.bytes}")  # fmt: skip
-        return at
+            reason = f"{self.bytes - at} bytes of ub hold no {name} of {size} for {self.name}"
+            raise refuse("plan-capacity", reason)
+        return Buffer(name, "ub", at, size, element=element)

@@ -27,6 +27,7 @@ from tilewright.targets.ascend.kernels.vectors import (
     REPEAT,
     Choice,
     Grid,
+    Room,
     Vectors,
     pieces,
 )
@@ -147,20 +148,13 @@ class Elements(Tiled):
 
     def _place(self) -> None:
         """Give what is no tile its place after the tiles, and fill blocks of elements alike."""
-        first = self.first_free()
+        room = Room(self.core.ub, self.program.symbol.data, self.first_free())
         fills = Vectors(prefix="k")
 
-        def take(name: str, size: int, element: str, value: str = "") -> Grid:
-            nonlocal first
-            if first + size > self.core.ub:
-                left = self.core.ub - first
-                raise refuse("plan-capacity", f"{left} bytes of ub hold no {name} of {size}")
-            self.room[name] = Buffer(name, "ub", first, size, element=element)
-            first += -(-size // BLOCK) * BLOCK
-            grid = Grid(Place(self.room[name]))
+        def take(name: str, size: int, element: str, value: str = "") -> None:
+            self.room[name] = room.buffer(name, size, element)
             if value:
-                fills.fill(grid, 1, size // WIDTHS[element], value)
-            return grid
+                fills.fill(Grid(Place(self.room[name])), 1, size // WIDTHS[element], value)
 
         for name, value in self.alike.items():
             take(name, BLOCK, self.kinds[name], value)
@@ -181,10 +175,11 @@ class Elements(Tiled):
         self.portion = 0
         """The number of elements of temporaries; 0 where there are none."""
         if each:
-            self.portion = (self.core.ub - first) // (each * isa.LANES) * isa.LANES
+            left = self.core.ub - room.used
+            self.portion = left // (each * isa.LANES) * isa.LANES
             self.portion = min(self.portion, MAX_REPEAT * isa.LANES // 2)
             if self.portion < isa.LANES:
-                raise refuse("plan-capacity", f"{self.core.ub - first} bytes of ub hold no portion")
+                raise refuse("plan-capacity", f"{left} bytes of ub hold no portion")
             for name in self.temporaries:
                 take(name, self.portion * WIDTHS[self.kinds[name]], self.kinds[name])
         self.before += [ALL, *fills.body]

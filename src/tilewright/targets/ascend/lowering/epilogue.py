@@ -18,7 +18,7 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.kernels.recipes import NAMES, Recipe, Step, recipe_of, scalars_of
-from tilewright.targets.ascend.kernels.vectors import add_rows, flat, number, pieces
+from tilewright.targets.ascend.kernels.vectors import Room, add_rows, flat, number, pieces
 from tilewright.targets.ascend.lowering.nest import Span
 from tilewright.targets.ascend.lowering.walk import Forms
 from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
@@ -64,7 +64,8 @@ class Function:
         if self.repeats < 1:
             raise refuse("plan-capacity", f"{room - first} bytes of ub hold no function")
         sizes = dict.fromkeys(constants, each) | dict.fromkeys(temporaries, each * self.repeats)
-        self.buffers = placed("f", (first, room), sizes, "function", self.element)
+        free = Room(room, "a function", first)
+        self.buffers = {n: free.buffer(f"f_{n}", sizes[n], self.element) for n in sizes}
 
     def fills(self) -> list[Statement]:
         """Return the statements that fill the constants."""
@@ -282,20 +283,6 @@ class Epilogue:
             lanes = most * batch[1] * rows[1] * CUBE
             body += self.function.statements(tile, lines * CUBE, lanes, "f")
         return body
-
-
-def placed(
-    prefix: str, room: tuple[int, int], sizes: Mapping[str, int], what: str, element: str = "float"
-) -> dict[str, Buffer]:
-    """Buffers side by side in a part of UB; refuses (``plan-capacity``) one that is too small."""
-    first, end = room
-    if first + sum(sizes.values()) > end:
-        raise refuse("plan-capacity", f"{end - first} bytes of ub hold no {what}")
-    buffers: dict[str, Buffer] = {}
-    for name, size in sizes.items():
-        buffers[name] = Buffer(f"{prefix}_{name}", "ub", first, size, element=element)
-        first += size
-    return buffers
 
 
 def _uses_room(compute: ComputeOp) -> bool:

@@ -29,7 +29,7 @@ from tilewright.targets.ascend.lowering.normal import Floats
 from tilewright.targets.ascend.lowering.tiled import Tiled, tiled_kernel
 from tilewright.targets.ascend.lowering.walk import Homes
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
+from tilewright.targets.ascend.program import Loop, Place, Statement
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
@@ -96,7 +96,7 @@ class Folded(Floats):
         self.before.append(ALL)
         if self.across:
             size = padded(columns, LANES) * 4
-            line = Buffer("line", "ub", room.take(size), size, element="float")
+            line = room.buffer("line", size)
             self.line, self.work = Grid(Place(line)), [line]
         else:
             self.folds = fold_room(room, rows)

@@ -2,8 +2,7 @@
 package.
 
 ``Device`` collects functions, launches and constants of a whole package; ``Launches`` those of one
-kernel. A ``Value`` is what one launch leaves for the next: where it lies, of which element, and in
-which layout.
+kernel.
 """
 
 from __future__ import annotations
@@ -26,11 +25,8 @@ from tilewright.targets.ascend.isa import ELEMENTS, INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import simulate_blocks
-from tilewright.targets.ascend.timing import Timing
-
-Method = Literal["naive", "improved", "vor", "dma"]
-METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
-"""Methods by which matrices become Nz, or rows again (lowering/moved.py)."""
+from tilewright.targets.ascend.timeline import key_of, table_of
+from tilewright.targets.ascend.timing import Timed, Timing
 
 SLACK = 32
 """Bytes after a tensor that kernels may touch."""
@@ -44,14 +40,11 @@ class Argument(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
-    kind: Literal["operand", "constant", "work", "result"]
+    kind: Literal["operand", "constant", "result"]
     number: int = Field(ge=0)
-    """The number among the kernel's operands, or its buffers; a constant's offset in
-    ``constants.bin``."""
+    """The number among the kernel's operands; a constant's offset in ``constants.bin``."""
     bytes: int = Field(ge=0)
     """The bytes of the whole value, and those after it that kernels may touch."""
-    offset: int = Field(default=0, ge=0)
-    """The offset of the parameter from the value's start."""
 
 
 class Launch(Timing):
@@ -69,8 +62,12 @@ class Launch(Timing):
 
     def at(self, length: int) -> Timing:
         """Return the cost of a launch, at most: that at the next length that was simulated."""
+        return self.shorter.get(self.simulated(length), self)
+
+    def simulated(self, length: int) -> int:
+        """The next length that was simulated; 0 for the longest, or where there is none."""
         known = [most for most in self.shorter if most >= length]
-        return self.shorter[min(known)] if known and self.longest else self
+        return min(known) if known and self.longest else 0
 
 
 class Length(BaseModel):
@@ -86,15 +83,11 @@ class Length(BaseModel):
 
 @dataclass(frozen=True)
 class Value:
-    """A value in main memory between launches."""
+    """A value in main memory."""
 
     argument: Argument
-    shape: tuple[int, ...]
-    """The shape of the logical tensor."""
     element: str
     """``float`` or ``half``, as in C."""
-    layout: str = ""
-    """planning/layout.py; "" is row by row."""
 
 
 @dataclass
@@ -102,14 +95,12 @@ class Device:
     """The functions, launches and constants that a package collects for the core."""
 
     core: DaVinci
-    methods: tuple[Method, ...] = METHODS
-    """The methods of changes between rows and Nz; the fastest is taken."""
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-    """The C of each function."""
     programs: dict[str, Program] = field(default_factory=dict[str, Program])
-    """The programs from which the functions were printed."""
+    """The program of each function."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
+    commands: dict[str, Array] = field(default_factory=dict[str, Array])
+    """The timed commands of each function's first block (timeline.py)."""
     functions: dict[str, Launch] = field(default_factory=dict[str, Launch])
     """Launches without arguments, by the functions' C without flags, under one name: kernels alike
     share a function."""
@@ -117,12 +108,12 @@ class Device:
     def continued(self) -> Device:
         """A device with the same constants and functions, for further launches."""
         constants, functions = self.constants[:], dict(self.functions)
-        return Device(self.core, self.methods, constants=constants, functions=functions)
+        return Device(self.core, constants=constants, functions=functions)
 
 
 @dataclass
 class Launches:
-    """The launches of one kernel: its operands, buffers between launches, and its result."""
+    """The launch of one kernel: its operands and its result."""
 
     device: Device
     kernel: Kernel
@@ -137,7 +128,6 @@ class Launches:
     """Number of indices that a launch has of each dim of an elementwise kernel (elements.py)."""
     longest: int = 0
     """The most that ``LENGTH`` is; 0 where a launch has none."""
-    work: int = 0
 
     @property
     def core(self) -> DaVinci:
@@ -168,25 +158,17 @@ class Launches:
         element = elements.get(operand.element)
         if element is None:
             raise self.refusal(f"{operand.name} has elements of {operand.element}")
-        layout = operand.layout
-        parsed = Layout.parse(layout, len(operand.shape))
-        size = prod(parsed.physical_shape(operand.shape)) * WIDTHS[element]
+        layout = Layout.parse(operand.layout, len(operand.shape))
+        size = prod(layout.physical_shape(operand.shape)) * WIDTHS[element]
         argument = Argument(name=operand.name, kind=kind, number=number, bytes=size + SLACK)
-        return Value(argument, operand.shape, element, "" if parsed.row_major else layout)
+        return Value(argument, element)
 
-    def buffer(self, shape: tuple[int, ...], element: str, layout: str = "") -> Value:
-        """Main memory for a value between launches of this kernel."""
-        self.work += 1
-        size = prod(Layout.parse(layout, len(shape)).physical_shape(shape)) * WIDTHS[element]
-        argument = Argument(name="", kind="work", number=self.work - 1, bytes=size + SLACK)
-        return Value(argument, shape, element, layout)
-
-    def constant(self, data: Array, shape: tuple[int, ...], element: str, layout: str) -> Value:
-        """Bytes in the package: ``data`` in that layout."""
+    def constant(self, data: Array) -> Value:
+        """Bytes in the package."""
         at = len(self.device.constants)
         self.device.constants += data.tobytes() + bytes(SLACK + -(data.nbytes + SLACK) % 512)
         argument = Argument(name="", kind="constant", number=at, bytes=data.nbytes + SLACK)
-        return Value(argument, shape, element, layout)
+        return Value(argument, ELEMENTS[data.dtype.name])
 
     def name(self, what: str) -> str:
         """A name for the next launch's function, unique in the package."""
@@ -210,22 +192,30 @@ class Launches:
         key = _anonymous(program)
         if key not in known:
             whole = synchronised(program, events=self.device.core.events)
-            self.device.texts[program.name] = kernel_text(whole)
             self.device.programs[program.name] = whole
             shorter = {
-                size: simulate_blocks(whole, self.device.core, length=size)
+                size: self._timed(whole, size)
                 for part in (1, 2, 3)
                 if (size := program.longest * part // 4)
             }
             known[key] = Launch(
                 function=program.name,
                 arguments=(),
-                **dict(simulate_blocks(whole, self.device.core)),
+                **dict(self._timed(whole)),
                 shorter=shorter,
                 longest=program.longest,
                 blocks=program.blocks,
             )
         return known[key]
+
+    def _timed(self, program: Program, length: int = 0) -> Timing:
+        """The times of a program with flags, whose commands the device keeps; at a length, if it
+        is not the longest."""
+        commands: list[Timed] = []
+        core, size = self.device.core, length or None
+        timing = simulate_blocks(program, core, length=size, commands=commands)
+        self.device.commands[key_of(program.name, length)] = table_of(commands)
+        return timing
 
 
 def _anonymous(program: Program) -> str:

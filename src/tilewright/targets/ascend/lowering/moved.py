@@ -4,31 +4,20 @@ padding.
 A tile lies row by row in UB, whatever the orders in main memory are. Tiles whose operands have the
 same innermost dim are copied there; others are transposed, 16 x 16 elements at a time.
 
-Rows of matrices become Nz, and rows again, by one of four methods, of which the first two are the
-thesis' (6.4.2):
-
-naive     16 rows at a time: two transposes by ``scatter_vnchwconv``, which cancel
-improved  all rows of a tile, with the same transposes
-vor       the vector unit moves blocks (``x | x``, which keeps all bits, NaN's and -0's too)
-dma       copies move blocks, in bursts of one block
-
 Within a block of Nz a row of 16 elements is 32 contiguous bytes, as it is in row-major order, so
-every method only regroups blocks.
+that rows of matrices become Nz, and rows again, by copies in bursts of one block.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from tilewright.codegen.nest.value import Value, equal, greatest, least, more, select, variable
-from tilewright.errors import TilewrightError
 from tilewright.ir.types import layout_of
-from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.layout import Layout
+from tilewright.planning.domain import Kernel
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.formats import matrices, padded
+from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.transposing import (
     GROUP,
@@ -45,23 +34,21 @@ from tilewright.targets.ascend.kernels.vectors import (
     fill,
     number,
 )
-from tilewright.targets.ascend.lowering.launches import SLACK, Launches, Method
+from tilewright.targets.ascend.lowering.launches import SLACK, Launches
 from tilewright.targets.ascend.lowering.nest import Span, Spans, when
-from tilewright.targets.ascend.lowering.tiled import Tiled, blocks_of, move, tiled_kernel
+from tilewright.targets.ascend.lowering.tiled import Tiled, blocks_of, tiled_kernel
 from tilewright.targets.ascend.lowering.walk import Home, Homes
-from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_REPEAT, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, DaVinci
 from tilewright.targets.ascend.program import (
     Barrier,
     Buffer,
     Loop,
     Place,
-    Program,
     Statement,
     Tensor,
     element_at,
     scalar,
 )
-from tilewright.targets.ascend.timing import simulate
 from tilewright.targets.ascend.vector_primitives import BESIDE
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp
 
@@ -216,95 +203,6 @@ class Moved(Tiled):
                     turn_floats(vectors, to, part, Place(self.scratch), pitches, groups)
 
 
-class Blocks(Moved):
-    """The forms of a change between rows and Nz by one of the methods that regroup blocks in UB."""
-
-    def __init__(
-        self,
-        method: Method,
-        core: DaVinci,
-        program: ProgramOp,
-        compute: ComputeOp,
-        homes: Homes,
-    ) -> None:
-        super().__init__(core, program, compute, homes)
-        self.method = method
-        self.back = bool(layout_of(self.buffer("x").tensor_op.result))
-
-    def bytes(self, op: BufferOp, spans: Spans) -> int:
-        """Bytes of a tile, with those between two transposes after that of the source."""
-        rows, columns = self.tile_of(op, spans)
-        between = 2 if op is self.buffer("x") and self.method in ("naive", "improved") else 1
-        return rows.most * self.pitch_of(op, columns) * between
-
-    def _moved(self, home: Home, outer: Home | Tensor, *, loads: bool) -> list[Statement]:
-        """Whole blocks, which lie together in UB, too."""
-        if not layout_of(home.op.tensor_op.result):
-            return super()._moved(home, outer, loads=loads)
-        assert isinstance(outer, Tensor)
-        rows, columns = self.tile_of(home.op, home.spans)
-        main = Place(outer, self.start_of(home.op, home.spans))
-        count = blocks_of(columns.size, self.width)
-        gaps = self.height_of(home.op) - rows.size, rows.most - rows.size
-        return [move(Place(home.buffer), main, count, rows.size, gaps, loads)]
-
-    def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
-        """Blocks between rows and columns of blocks."""
-        spans = self.ended(spans)
-        x, out = self.homes[self.values["x"]], self.homes[op.output]
-        rows, columns = self.tile_of(out.op, spans)
-        blocks = self.pitch_of(out.op, columns) // BLOCK
-        plain, other = (out, x) if self.back else (x, out)
-        sizes = [(rows.size, self.sizes("r") or {1}), (columns.size, self._sizes("out"))]
-
-        def tile(sizes: tuple[int, ...]) -> list[Statement]:
-            (lines, _), vectors = sizes, Vectors()
-            near, far = Place(plain.buffer, 0, "uint16_t"), Place(other.buffer, 0, "uint16_t")
-            count = -(-sizes[1] * self.width // BLOCK)
-            if self.method == "vor" and lines > 1:
-                grids = Grid(near, blocks * BLOCK), Grid(far, BLOCK, blocks=rows.most)
-                to, of = grids if self.back else grids[::-1]
-                vectors.operation("vor", to, (of, of), lines, count * CUBE)
-                return vectors.body
-            if lines % CUBE:
-                with vectors.loop(lines) as line:
-                    row, block = near.at(line * (blocks * BLOCK)), far.at(line * BLOCK)
-                    to, of = (row, block) if self.back else (block, row)
-                    gaps = (rows.most - 1, 0) if self.back else (0, rows.most - 1)
-                    vectors.body.append(isa.copy(to, of, count, 1, *gaps))
-                return vectors.body
-            between = Place(x.buffer, rows.most * blocks * BLOCK, "half")
-            step = CUBE if self.method == "naive" else lines
-            with vectors.loop(lines // step) as part:
-                ends = near.at(part * (step * blocks * BLOCK)), far.at(part * (step * BLOCK))
-                vectors.body += self._transposed(*ends, between, (step, blocks, count, rows.most))
-            return vectors.body
-
-        return self.versions(sizes, tile)
-
-    def _transposed(
-        self, rows: Place, blocks: Place, between: Place, sizes: tuple[int, int, int, int]
-    ) -> list[Statement]:
-        """Rows b a + i of a piece: rows [16 a][b i][j][16 c] to between [i][j][c][a], and that to
-        blocks [j][a][i][c]; ``sizes`` are rows, blocks of a row in UB and used ones, and rows of a
-        column of blocks."""
-        lines, pitch, width, height = sizes
-        b = lines // CUBE
-        whole: list[Statement] = []
-        parts: list[Statement] = []
-        for i in range(b):
-            plain = (rows.at(i * pitch * BLOCK), b * pitch * BLOCK, 1)
-            inner = (between.at(i * width * FRACTAL), BLOCK, CUBE)
-            far = (blocks.at(i * BLOCK), b * BLOCK, height)
-            ends = (plain, inner) if self.back else (inner, plain)
-            parts += isa.scatter(*((inner, far) if self.back else (far, inner)), width)
-            if width < pitch or b * width > MAX_REPEAT:
-                whole += isa.scatter(*ends, width)
-            elif not i:
-                whole += isa.scatter(*ends, b * width)
-        return [*parts, *whole] if self.back else [*whole, *parts]
-
-
 class LookedUp(Moved):
     """The forms of a look-up of rows of a table by the indices of ``indices``."""
 
@@ -440,9 +338,10 @@ def moved(launches: Launches, program: ProgramOp, original: Kernel) -> None:
     source, *indices = original.anchor.inputs
     x, result = launches.operand(source), launches.result()
     if x.element != result.element or not anchor.extents.keys() & {"r", "c", "w"}:
+        near, far = (each.layout or "rows" for each in (source, original.output))
         raise launches.refusal(
-            f"{anchor.operation} from {x.element} in {x.layout or 'rows'} to {result.element} in "
-            f"{original.output.layout or 'rows'} has no kernel"
+            f"{anchor.operation} from {x.element} in {near} to {result.element} in {far} has no "
+            "kernel"
         )
     pads = anchor.attribute("pads", ())
     name, ends = launches.name(anchor.operation), (launches.ends, launches.longest)
@@ -459,32 +358,6 @@ def moved(launches: Launches, program: ProgramOp, original: Kernel) -> None:
     if isinstance(pads, tuple) and any(pads):
         value = number(float(str(anchor.attribute("value", 0.0))))
         made = tiled_kernel(program, core, name, partial(Padded, core, value))
-    elif "p" not in anchor.extents and _nz(anchor.inputs[0]) != _nz(launches.kernel.output):
-        made = _fastest(launches, program, name)
     else:
         made = tiled_kernel(program, core, name, partial(Moved, core), *ends)
     launches.launch(made, x, result)
-
-
-def _nz(operand: Operand) -> bool:
-    """Return True if an operand's matrices are in Nz."""
-    rank, width = len(operand.shape), operand.element_bytes
-    layout = Layout.parse(operand.layout, rank)
-    return rank > 1 and layout == matrices(rank, element_bytes=width)
-
-
-def _fastest(launches: Launches, program: ProgramOp, name: str) -> Program:
-    """The change of format that takes the fewest cycles."""
-    core, ends = launches.core, (launches.ends, launches.longest)
-    candidates: list[tuple[float, int, Program]] = []
-    for place, method in enumerate(launches.device.methods):
-        make = partial(Moved, core) if method == "dma" else partial(Blocks, method, core)
-        with suppress(TilewrightError):
-            made = tiled_kernel(program, core, name, make, *ends)
-            candidates.append((simulate(made, core).cycles, place, made))
-    if not candidates:
-        raise launches.refusal(
-            f"{' and '.join(launches.device.methods)} cannot change the format: rows have to fit "
-            "repeats, bursts and UB; fewer columns would"
-        )
-    return min(candidates, key=lambda each: each[:2])[2]

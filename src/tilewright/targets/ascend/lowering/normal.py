@@ -24,7 +24,7 @@ from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.tiled import Tiled, has_rows, tiled_kernel
 from tilewright.targets.ascend.lowering.walk import Home, Homes
 from tilewright.targets.ascend.machine import DaVinci
-from tilewright.targets.ascend.program import Buffer, Loop, Place, Statement
+from tilewright.targets.ascend.program import Loop, Place, Statement
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
 
 
@@ -73,7 +73,7 @@ class Normal(Floats):
             room = Room(self.core.ub, self.program.symbol.data, self.first_free())
             if across:
                 size = pitch_of(columns.most, 4)
-                line = Buffer("line", "ub", room.take(3 * size), 3 * size, element="float")
+                line = room.buffer("line", 3 * size)
                 self.line, self.work = Grid(Place(line)), [line]
             else:
                 self.folds = fold_room(room, rows.most)

@@ -48,7 +48,7 @@ def points(launches: Launches, program: ProgramOp) -> None:
         if number is not None and not operand.shape:
             kind = np.float16 if value.element == "half" else np.float32
             block = np.full(BLOCK // kind().itemsize, launches.known[operand.name].flat[0], kind)
-            value = launches.constant(block, block.shape, value.element, "")
+            value = launches.constant(block)
         values.append(value)
     name = launches.name(NAMES.get(anchor.operation, anchor.operation))
     core, ends = launches.core, (launches.ends, launches.longest)

@@ -9,7 +9,6 @@ from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.attention import LAST_DIMS, WEIGHTS
 from tilewright.targets.ascend.formats import padded
-from tilewright.targets.ascend.isa import ELEMENTS
 from tilewright.targets.ascend.lowering.cube import cube_kernel
 from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import Launches, Value
@@ -38,13 +37,11 @@ def product(launches: Launches, program: ProgramOp) -> None:
         if operand is None:
             values.append(launches.result())
         elif operand.role == "bias" and operand.element != "int32" and symbol not in masks:
-            values.append(_bias(launches, operand))
+            values.append(_row(launches, operand, np.float16))
         elif operand.element in ("int32", "float32"):
             values.append(_row(launches, operand))
         elif operand.role == "weight" and symbol in diagonal:
-            fractals = diagonals(_constant(launches, operand))
-            element = ELEMENTS[fractals.dtype.name]
-            values.append(launches.constant(fractals, fractals.shape, element, ""))
+            values.append(launches.constant(diagonals(_constant(launches, operand))))
         else:
             values.append(launches.operand(operand))
     name = launches.name("_".join(anchor.operation for anchor in anchors))
@@ -62,20 +59,13 @@ def _constant(launches: Launches, operand: Operand) -> Array:
     return data
 
 
-def _row(launches: Launches, operand: Operand) -> Value:
-    """A number for each column, padded to whole blocks with zeros."""
+def _row(launches: Launches, operand: Operand, kind: type[np.float16] | None = None) -> Value:
+    """A number for each column, padded to whole blocks with zeros; of another ``kind``, if one is
+    given."""
     data = _constant(launches, operand)
-    row = np.zeros(padded(data.size), data.dtype)
+    row = np.zeros(padded(data.size), kind or data.dtype)
     row[: data.size] = data.ravel()
-    return launches.constant(row, row.shape, ELEMENTS[operand.element], "")
-
-
-def _bias(launches: Launches, bias: Operand) -> Value:
-    """A bias in half precision, padded to whole blocks with zeros."""
-    data = _constant(launches, bias)
-    halves = np.zeros(padded(data.size), np.float16)
-    halves[: data.size] = data.ravel()
-    return launches.constant(halves, halves.shape, "half", "")
+    return launches.constant(row)
 
 
 def check_weights(launches: Launches) -> None:

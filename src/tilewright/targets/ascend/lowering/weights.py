@@ -22,12 +22,13 @@ from tilewright.targets.ascend.kernels.vectors import (
     CASTS,
     REPEAT,
     Grid,
+    Room,
     Strides,
     Vectors,
     flat,
     number,
 )
-from tilewright.targets.ascend.lowering.epilogue import placed, room_of
+from tilewright.targets.ascend.lowering.epilogue import room_of
 from tilewright.targets.ascend.lowering.matrices import Indices, Products, span
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes, element_of, is_row
@@ -76,7 +77,9 @@ class Weights(Products):
         sizes = {"sums": LINES * ROW, **folds}
         if self.mask is not None:
             sizes["mask"] = LINES * ROW
-        buffers = placed("s", room_of(compute, program, core), sizes, "folds of rows")
+        first, end = room_of(compute, program, core)
+        room = Room(end, "folds of rows", first)
+        buffers = {name: room.buffer(f"s_{name}", size) for name, size in sizes.items()}
         self.work += buffers.values()
         self.places = {name: Place(buffer) for name, buffer in buffers.items()}
 

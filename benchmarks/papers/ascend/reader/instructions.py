@@ -106,6 +106,9 @@ class Call:
         return open_ones
 
 
+RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge")
+"""Relations of halves: ``vcmpv_eq`` and so on."""
+
 MEMORIES = ("any", "gm", "cbuf", "ca", "cb", "cc", "ub")
 
 
@@ -158,7 +161,7 @@ def _mad(call: Call, c: Place, a: Place, b: Place, *numbers: Value) -> Command:
 
 
 def _results(
-    call: Call, dst: Place, src: Place, bursts: Value, length: Value, gap: int, mode: Argument
+    call: Call, dst: Place, src: Place, bursts: Value, length: Value, gap: Value, mode: Argument
 ) -> Command:
     if not isinstance(mode, str) or not mode.startswith("CRMODE_"):
         raise call.refusal(f"argument 8 is {mode}, and no mode")
@@ -277,7 +280,7 @@ INSTRUCTIONS: dict[str, tuple[str, Callable[..., Command]]] = {
     "copy_gm_to_cbuf": ("any any 0 value value value value PAD_NONE", _copy),
     **{f"load_cbuf_to_{m}": (f"{m} cbuf 0 value value 0 number inc", _load) for m in ("ca", "cb")},
     "mad": ("cc ca cb value value value value", _mad),
-    "copy_matrix_cc_to_ubuf": ("ub cc 0 value value 0 number word", _results),
+    "copy_matrix_cc_to_ubuf": ("ub cc 0 value value 0 value word", _results),
     "set_fmatrix": ("value", _feature_map),
     "set_padding": ("number", _padding),
     "img2col_cbuf_to_ca": (
@@ -295,7 +298,7 @@ INSTRUCTIONS: dict[str, tuple[str, Callable[..., Command]]] = {
     **dict.fromkeys(("vadds", "vmuls"), _operation(1, "word")),
     **{
         f"vcmpv_{relation}": ("ub ub ub value 1 value value 8 value value", _relation)
-        for relation in isa.RELATIONS
+        for relation in RELATIONS
     },
     "set_cmpmask": ("ub", _chosen),
     "vector_dup": ("ub word value value 1 value 8", _fill),

@@ -12,12 +12,29 @@ from contextlib import contextmanager
 
 from lark import Token, Tree
 
+from benchmarks.papers.ascend.reader.instructions import (
+    Argument,
+    Call,
+    Settings,
+    command,
+    whole,
+)
+from benchmarks.papers.ascend.reader.syntax import (
+    Source,
+    is_integer,
+    names_of,
+    parsed,
+    trees,
+    value_of,
+)
 from tilewright.codegen.nest.value import Value
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.blocks import alike
+from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.emit import QUALIFIERS
-from tilewright.targets.ascend.flags import executions
+from tilewright.targets.ascend.fields import check_fields
+from tilewright.targets.ascend.flags import proven_lengths
+from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import (
     BLOCK_INDEX,
@@ -31,28 +48,12 @@ from tilewright.targets.ascend.program import (
     Loop,
     Place,
     Program,
-    Remark,
     Statement,
     Tensor,
     counter,
     scalar,
 )
 from tilewright.targets.ascend.proof import PIPES, prove_trace
-from tilewright.targets.ascend.reader.instructions import (
-    Argument,
-    Call,
-    Settings,
-    command,
-    whole,
-)
-from tilewright.targets.ascend.reader.syntax import (
-    Source,
-    is_integer,
-    names_of,
-    parsed,
-    trees,
-    value_of,
-)
 
 MEMORIES = {word: memory for memory, word in QUALIFIERS.items()}
 
@@ -64,9 +65,6 @@ RANGE = re.compile(rf"{LENGTH}: 1 to (\d{{1,9}})")
 
 BLOCKS = re.compile(rf"{BLOCK_INDEX}: 0 to (\d{{1,5}})")
 """The range of a launch's block index, as the head of a kernel states it."""
-
-MOST_STEPS = 1 << 20
-"""Executions of a kernel that is verified."""
 
 IN_TENSOR = re.compile(r"\( ?\(__gm__ uint8_t \*\) ?(\w+) \+ (.+)\)", re.DOTALL)
 """Bytes from the start of a tensor."""
@@ -120,18 +118,19 @@ def _kernel(source: Source, tree: Tree[Token], core: DaVinci) -> Program:
 
 def verified(program: Program, core: DaVinci) -> None:
     """Refuse what is wrong with a program: addresses beyond a memory or no whole blocks
-    (``cce-address``), what its flags and barriers do not order (``cce-order``), and loops that run
-    too long to prove that (``cce-length``). A kernel that takes a length is looked at for the
-    longest and for ``proven_lengths``, and all blocks of a launch for what one touches of what
-    another one writes."""
+    (``cce-address``), and what its flags and barriers do not order (``cce-order``). A kernel that
+    takes a length is looked at for the longest and for ``proven_lengths``, and all blocks of a
+    launch for what one touches of what another one writes."""
     try:
-        for _, steps, problems in executions(program, MOST_STEPS):
+        check_look_ups(program)
+        for length in (program.longest, *proven_lengths(program.longest)):
+            steps = traces(program, length)
             for executed in steps:
+                check_fields(executed, program.name)
                 _check_accesses(executed, core)
+            problems = conflicts(steps)
             for block in dict.fromkeys(alike(steps)):
-                problems += prove_trace(
-                    steps[block], events=core.events, binary=core.flags == "binary"
-                )
+                problems += prove_trace(steps[block], events=core.events)
             texts = dict.fromkeys(map(str, problems))
             if texts:
                 raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
@@ -283,7 +282,7 @@ class _Reader:
                 return None
             buffer = BUFFER.fullmatch(text) if head else None
             if buffer is None:
-                return Remark(text)
+                return None
             name, size, memory, address, slots = buffer.groups()
             self.buffers.append(Buffer(name, memory, int(address), int(size), int(slots or 1)))
             return None
@@ -315,7 +314,7 @@ class _Reader:
         inside = settings.inside()
         loop = Loop(name, self._value(count, variables))
         loop.body = self.body(block, inside, variables | {name})
-        if all(isinstance(statement, Remark) for statement in loop.body):
+        if not loop.body:
             raise refuse("cce-syntax", "a loop without statements", help="leave it out")
         settings.after(inside)
         return loop
