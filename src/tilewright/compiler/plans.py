@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tilewright.compiler.build import bound, emit
 from tilewright.errors import TilewrightError, refuse

@@ -6,11 +6,11 @@ Nothing is compiled for the size but the graph that results are checked with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Tensor
