@@ -28,8 +28,7 @@ from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.specialisers import Interpreted, Specialiser, Written, specialisers
 from tilewright.runtime.summary import free_dims
-from tilewright.shapes import sizes_of
-from tilewright.shapes.run import check_sizes
+from tilewright.shapes.run import check_sizes, sizes_of
 from tilewright.targets.base import find_target
 
 if TYPE_CHECKING:

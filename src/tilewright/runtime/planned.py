@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Tensor
-from tilewright.shapes import sizes_of
+from tilewright.shapes.run import sizes_of
 
 if TYPE_CHECKING:
     from tilewright.codegen.program.interface import Runner
