@@ -108,12 +108,12 @@ def timed(package: Executable, feeds: Mapping[str, NDArray[Any]], rounds: int) -
     records = {record.name: record for record in package.manifest.kernels}
     return [
         Kernel(
-            symbol,
+            step.symbol,
             float(seconds[:, number].min()),
-            (records[symbol].physical_bound or 0.0) / clock,
-            records[symbol].schedule,
+            (records[step.symbol].physical_bound or 0.0) / clock,
+            records[step.symbol].schedule,
         )
-        for number, (symbol, _) in enumerate(runner.steps)
+        for number, step in enumerate(runner.steps)
     ]
 
 

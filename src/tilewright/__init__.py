@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.report.page.data import figures
     from tilewright.runtime import Cache
-    from tilewright.shapes import Bounds
+    from tilewright.shapes.forms import Bounds
     from tilewright.sweeps import sweep
 
     __version__: str
@@ -34,7 +34,7 @@ _HOMES = {
     "Executable": "tilewright.compiler.packages",
     "DynamicExecutable": "tilewright.compiler.packages",
     "Cache": "tilewright.runtime",
-    "Bounds": "tilewright.shapes",
+    "Bounds": "tilewright.shapes.forms",
     "figures": "tilewright.report.page.data",
     "sweep": "tilewright.sweeps",
 }

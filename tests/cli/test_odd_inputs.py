@@ -121,23 +121,23 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changed", "place"),
     [
-        ({"machine": {}}, "machine.name"),
-        ({"machine": {"name": "cpu", "clock_hz": "1e9"}}, "machine.clock_hz"),
-        ({"machine": {"name": "cpu", "clock_hz": 0}}, "machine.clock_hz"),
+        ({"machine": {}}, "machine: Object missing required field `name`"),
+        ({"machine": {"name": "cpu", "clock_hz": "1e9"}}, "`$.clock_hz`"),
+        ({"machine": {"name": "cpu", "clock_hz": 0}}, "`$.clock_hz`"),
         (
             {"machine": {"name": "c", "clock_hz": 1, "moves": [{}], "primitives": []}},
-            "machine.moves.0.name",
+            "machine: Object missing required field `name` - at `$.moves[0]`",
         ),
         (
             {"machine": {"name": "c", "clock_hz": 1, "moves": [], "primitives": [], "host": {}}},
-            "machine.host.name",
+            "machine: Object missing required field `name` - at `$.host`",
         ),
         (empty_output(shape=["batch"]), "e: is not the shape"),
         (empty_output(shape=[2000000000, 200000000]), "e: is not the shape"),
         (empty_output(dtype="nonsense"), "e: is not the shape"),
-        (empty_output(shape=[0, -1]), "empty_outputs.0.shape.1"),
-        ({"kernels": [{}]}, "kernels.0.name"),
-        ({"peak_memory_bytes": 1.5}, "peak_memory_bytes"),
+        (empty_output(shape=[0, -1]), "`$.empty_outputs[0].shape[1]`"),
+        ({"kernels": [{}]}, "Object missing required field `name` - at `$.kernels[0]`"),
+        ({"peak_memory_bytes": 1.5}, "`$.peak_memory_bytes`"),
     ],
 )
 def test_manifests_that_reports_cannot_read(

@@ -330,7 +330,7 @@ def test_a_full_disk_is_one_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 HEAVY = (
     *("pydantic", "xdsl", "onnx", "numba", "llvmlite", "safetensors", "rich", "typer", "lark"),
-    *("google", "ml_dtypes", "typing_extensions", "subprocess", "importlib.metadata", "shutil"),
+    *("google", "ml_dtypes", "subprocess", "importlib.metadata", "shutil"),
     *("tilewright.planning", "tilewright.graph.", "tilewright.tile.dialect", "tilewright.ir"),
     *("tilewright.machine.model", "tilewright.frontends", "tilewright.compiler.api"),
     *("tilewright.runtime.dynamic", "tilewright.targets.cpu.processors"),

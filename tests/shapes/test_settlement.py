@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import TilewrightError
-from tilewright.shapes import Bounds, TensorDims, settle, sizes_of
+from tilewright.shapes.forms import Bounds
+from tilewright.shapes.run import sizes_of
+from tilewright.shapes.settlement import TensorDims, settle
 
 IMAGE = [TensorDims("x", ("N", 3, "h", "w"))]
 PAIR = [TensorDims("ids", ("b", "s")), TensorDims("mask", ("b", "s")), TensorDims("k", (2,))]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tilewright.compiler.pipeline import Model, Progress
     from tilewright.compiler.request import Request
     from tilewright.runtime import Executable
-    from tilewright.shapes import Bounds, Settled, Shapes
+    from tilewright.shapes.forms import Bounds, Shapes
+    from tilewright.shapes.settlement import Settled
 
 
 def request_to_run(
@@ -39,7 +40,7 @@ def bound_model(
 ) -> tuple[Model, Shapes]:
     """A model file and shapes that leave no dim free; reads the file where dims may be free."""
     from tilewright import frontends
-    from tilewright.shapes import settle
+    from tilewright.shapes.settlement import settle
 
     shapes = options.shapes
     opened = None if options.caffemodel else options.opened(model)
@@ -53,7 +54,7 @@ def bound_package(
     executable: Executable, shape: list[str] | None, files: list[str] | None, progress: Progress
 ) -> Executable:
     """A package's specialisation for what the options say; itself, where no dims are free."""
-    from tilewright.shapes import TensorDims, settle
+    from tilewright.shapes.settlement import TensorDims, settle
 
     if not executable.free:
         return executable
@@ -75,7 +76,7 @@ def _sizes(
     progress: Progress,
 ) -> dict[str, int]:
     """A size for every free dim; refuses (``shape-open``) what nothing tells."""
-    from tilewright.shapes import sizes_of
+    from tilewright.shapes.run import sizes_of
 
     given = shapes_of_files(list(settled.inputs), files)
     input_shapes = {name: shape for name, shape in given.items() if name in settled.inputs}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.numerics.formats import Numbers
     from tilewright.planning.planners.by_node import Steps
     from tilewright.runtime.cache import Cache
-    from tilewright.shapes import Shapes
+    from tilewright.shapes.forms import Shapes
     from tilewright.targets.base import Target
 
 
@@ -139,7 +139,7 @@ def compile(
     from tilewright.numerics.formats import Numbers, numbers_of
     from tilewright.planning.planners.by_node import by_hand
     from tilewright.runtime.open_package import Recipe
-    from tilewright.shapes import settle
+    from tilewright.shapes.settlement import settle
 
     chosen, described = resolve(target, machine, values, cpu)
     form = form_of(chosen, weights, bare)

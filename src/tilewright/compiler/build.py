@@ -48,7 +48,8 @@ from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
 from tilewright.runtime.package import Planned, write_package
 from tilewright.runtime.replacing import replacing
-from tilewright.shapes import Settled, sizes_of
+from tilewright.shapes.run import sizes_of
+from tilewright.shapes.settlement import Settled
 from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
 from tilewright.targets.base import Target, find_target
 

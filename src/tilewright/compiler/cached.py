@@ -21,7 +21,7 @@ from tilewright.runtime.cache import Cache
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, placed
 from tilewright.runtime.manifest import PROGRAM, digest_of_file
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 from tilewright.targets.base import Target
 
 CAFFEMODEL = "caffemodel"

@@ -48,7 +48,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import plans_chains
 from tilewright.planning.space.parts import as_planned
 from tilewright.runtime.executable import Progress, quiet
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 from tilewright.targets.base import Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of

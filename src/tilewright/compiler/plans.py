@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from tilewright.compiler.build import bound, emit
 from tilewright.errors import TilewrightError, refuse
@@ -26,7 +27,8 @@ from tilewright.ir.passes import WeightStore
 from tilewright.runtime.executable import Progress
 from tilewright.runtime.manifest import PLANS, Manifest, read_own
 from tilewright.runtime.open_package import Recipe, write_open_package
-from tilewright.shapes import Bounds, Settled
+from tilewright.shapes.forms import Bounds
+from tilewright.shapes.settlement import Settled
 from tilewright.targets.base import find_target
 
 MOST_PLANS = 3

@@ -24,7 +24,7 @@ from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, Planner
 from tilewright.runtime.executable import Progress
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 from tilewright.targets.base import Target
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilewright.compiler.state import Model
     from tilewright.graph.interpreter import WeightSource
     from tilewright.ir import ModuleOp
-    from tilewright.shapes import Shapes
+    from tilewright.shapes.forms import Shapes
 
 
 def written(

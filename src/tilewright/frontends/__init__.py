@@ -17,8 +17,7 @@ from tilewright.frontends.modules import (
     is_torch_module,
 )
 from tilewright.graph.names import network_name
-from tilewright.shapes import Shapes
-from tilewright.shapes.forms import concrete
+from tilewright.shapes.forms import Shapes, concrete
 
 __all__ = [
     "EmptyOutput",

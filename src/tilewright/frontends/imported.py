@@ -12,7 +12,8 @@ from tilewright.frontends.mapped import MappedFile
 from tilewright.graph.dialect import network_of
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, StringAttr
-from tilewright.shapes import Settled, Shapes, Signature
+from tilewright.shapes.forms import Shapes
+from tilewright.shapes.settlement import Settled, Signature
 
 
 @dataclass(frozen=True)

@@ -195,16 +195,17 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
 def bound(value: float, fraction: int, dtype: np.dtype[Any]) -> int:
     """A float as an integer of a dtype at a binary point: half to even, saturated."""
     limits = np.iinfo(dtype)
-    return int(min(max(round(value * 2.0**fraction), limits.min), limits.max))
+    return round(min(max(value * 2.0**fraction, limits.min), limits.max))
+
+
+def clip_bounds(values: Attributes, fraction: int, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the greatest integer that a clip leaves, at a binary point."""
+    low, high = values.get("minimum", -np.inf), values.get("maximum", np.inf)
+    return bound(low, fraction, dtype), bound(high, fraction, dtype)
 
 
 def _clip_fixed(arrays: Sequence[Array], fractions: Sequence[int], values: Attributes) -> Array:
-    result = arrays[0]
-    if "minimum" in values:
-        result = np.maximum(result, bound(values["minimum"], fractions[0], result.dtype))
-    if "maximum" in values:
-        result = np.minimum(result, bound(values["maximum"], fractions[0], result.dtype))
-    return result
+    return np.clip(arrays[0], *clip_bounds(values, fractions[0], arrays[0].dtype))
 
 
 def _sloped(x: Array, slope: Array | int, fraction: int) -> Array:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from tilewright.errors import refuse
 from tilewright.runtime.cache import Cache
@@ -27,8 +28,7 @@ from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.specialisers import Interpreted, Specialiser, Written, specialisers
 from tilewright.runtime.summary import free_dims
-from tilewright.shapes import sizes_of
-from tilewright.shapes.run import check_sizes
+from tilewright.shapes.run import check_sizes, sizes_of
 from tilewright.targets.base import find_target
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ class DynamicExecutable(Executable):
         assert manifest.open_model is not None
         content = {
             "files": {name: entry.sha256 for name, entry in manifest.files.items()},
-            "inputs": [asdict(tensor) for tensor in manifest.inputs],
-            "open": asdict(replace(manifest.open_model, dims=())),
+            "inputs": to_builtins(manifest.inputs),
+            "open": to_builtins(replace(manifest.open_model, dims=())),
             "model": manifest.model,
             "target": manifest.target,
             "machine": manifest.machine,

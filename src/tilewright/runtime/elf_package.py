@@ -13,11 +13,12 @@ runs is built from the sources, as of every package (docs/package-safety.md).
 
 from __future__ import annotations
 
-import json
 import platform
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+
+from msgspec import Struct
 
 from tilewright.codegen.c.compiler import find_compiler
 from tilewright.errors import TilewrightError, refuse
@@ -25,6 +26,7 @@ from tilewright.runtime.elf import MACHINES, Symbol, elf_bytes, elf_sections, is
 from tilewright.runtime.manifest import LONGEST_NAME, MANIFEST, PROGRAM, read_manifest
 from tilewright.system.files import written
 from tilewright.system.temporary import temporary_folder
+from tilewright.system.typed_json import JsonError, from_json, to_json
 from tilewright.targets.base import find_target
 
 FORM = 1
@@ -36,6 +38,14 @@ OBJECTS = ".host.text"
 
 _FLAGS = ("-std=gnu99", "-fno-math-errno", "-fPIC", "-pthread", "-fno-ident", "-O2", "-Iinclude")
 """The flags of the object code: those of the package's own Makefile."""
+
+
+class _Table(Struct, frozen=True):
+    """The section that lists files."""
+
+    form: int
+    files: dict[str, str]
+    """The section that holds a file, by the file's name in the package."""
 
 
 def write_elf(directory: Path, path: Path) -> None:
@@ -57,7 +67,7 @@ def write_elf(directory: Path, path: Path) -> None:
         )
     files = {name: names.get(name, f"{FILES}/{name}") for name in (*manifest.files, MANIFEST)}
     sections = {NOTE: note("Tilewright", FORM, manifest.tilewright.encode())}
-    sections[FILES] = json.dumps({"form": FORM, "files": files}, indent=1).encode()
+    sections[FILES] = to_json(_Table(FORM, files), indent=1).encode()
     # What the target names stands first, in its order.
     order = [*(name for name in names if name in files), *(n for n in files if n not in names)]
     for name in order:
@@ -85,19 +95,17 @@ def read_elf(path: Path, directory: Path) -> None:
 def _unpack(data: memoryview, path: Path, directory: Path) -> None:
     sections = elf_sections(data, str(path))
     try:
-        table = json.loads(bytes(sections.get(FILES, b"")))
-        form, files = table["form"], table["files"]
-        listed = {str(name): str(section) for name, section in files.items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        table = from_json(_Table, bytes(sections.get(FILES, b"")))
+    except JsonError:
         raise refuse("package-elf", f"no section {FILES} lists files", str(path)) from None
-    if form != FORM:
-        raise refuse("package-elf", f"form {form!r}; this version reads {FORM}", str(path))
-    for name, section in listed.items():
+    if table.form != FORM:
+        raise refuse("package-elf", f"form {table.form}; this version reads {FORM}", str(path))
+    for name, section in table.files.items():
         parts = name.split("/")
         plain = all(part not in ("", ".", "..") and "\\" not in part for part in parts)
         if not plain or len(name) > LONGEST_NAME or "\0" in name or section not in sections:
             raise refuse("package-elf", f"{name[:80]!r} is no file of a package", str(path))
-    for name, section in listed.items():
+    for name, section in table.files.items():
         place = directory / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(sections[section])

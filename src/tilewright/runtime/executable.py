@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.cache import Cache
     from tilewright.runtime.check import Check
     from tilewright.runtime.model_check import ModelCheck, ModelSource
-    from tilewright.shapes import Bounds
+    from tilewright.shapes.forms import Bounds
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""

@@ -7,50 +7,43 @@ runs on the processor at hand need not: it is checked when a report is made.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from tilewright.errors import refuse
-from tilewright.system.typed_json import JsonError, Range, from_value
+from tilewright.system.typed_json import JsonError, from_value
 
-Positive = Annotated[float, Range(above=0, high=sys.float_info.max)]
+Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 
-@dataclass(frozen=True)
-class MoveFacts:
+class MoveFacts(Struct, frozen=True):
     """Facts of a move that reports read."""
 
-    other_keys: ClassVar[bool] = True
     name: str
     bytes_per_cycle: Positive
-    latency: Annotated[int, Range(0)]
-    in_flight: Annotated[int, Range(1)]
+    latency: Annotated[int, Meta(ge=0)]
+    in_flight: Annotated[int, Meta(ge=1)]
 
 
-@dataclass(frozen=True)
-class PrimitiveFacts:
+class PrimitiveFacts(Struct, frozen=True):
     """Facts of a primitive that reports read."""
 
-    other_keys: ClassVar[bool] = True
     name: str
     operations: tuple[str, ...] = ()
     approximate: bool = False
 
 
-@dataclass(frozen=True)
-class HostFacts:
+class HostFacts(Struct, frozen=True):
     """Facts of the processor beside the accelerator that reports read."""
 
-    other_keys: ClassVar[bool] = True
     name: str
     clock_hz: Positive
 
 
-@dataclass(frozen=True)
-class MachineFacts:
+class MachineFacts(Struct, frozen=True):
     """Facts of a machine that reports read."""
 
-    other_keys: ClassVar[bool] = True
     name: str
     clock_hz: Positive
     moves: tuple[MoveFacts, ...]
@@ -63,5 +56,4 @@ def check_facts(machine: dict[str, Any]) -> None:
     try:
         from_value(MachineFacts, machine)
     except JsonError as error:
-        key = error.inside("machine").where
-        raise refuse("package-invalid", f"{key}: {error.reason}", "manifest.json") from None
+        raise refuse("package-invalid", f"machine: {error}", "manifest.json") from None

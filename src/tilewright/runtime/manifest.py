@@ -21,15 +21,17 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from tilewright.codegen.program.buffers import KernelBuffer
 from tilewright.errors import refuse
 from tilewright.numerics.element_types import ELEMENTS, ElementType, dtype_named
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
-from tilewright.system.typed_json import JsonError, Range, from_json, to_json
+from tilewright.system.typed_json import JsonError, from_json, to_json
 
 FORMAT = 1
 """Version of the package's layout; readers refuse other versions."""
@@ -46,14 +48,13 @@ LONGEST_NAME = 1024
 """Characters of the longest name of a file in a package."""
 
 
-DimSize = Annotated[int, Range(0, LARGEST_SIZE)]
-Size = Annotated[int, Range(0)]
-FiniteFloat = Annotated[float, Range(-sys.float_info.max, sys.float_info.max)]
-Factor = Annotated[float, Range(above=0, high=sys.float_info.max)]
+DimSize = Annotated[int, Meta(ge=0, le=LARGEST_SIZE)]
+Size = Annotated[int, Meta(ge=0)]
+FiniteFloat = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Factor = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tensor:
+class Tensor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An input or output, as the caller sees it."""
 
     name: str
@@ -74,13 +75,12 @@ class Tensor:
         return np.zeros(shape, dtype_named(self.dtype))
 
 
-@dataclass(frozen=True, kw_only=True)
-class FreeDim:
+class FreeDim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A dim of the inputs that stays free, and its bounds, both included."""
 
     name: str
     low: DimSize
-    high: Annotated[int, Range(1, LARGEST_SIZE)]
+    high: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
 
     @property
     def bounds(self) -> Bounds:
@@ -88,8 +88,7 @@ class FreeDim:
         return Bounds(self.low, self.high)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenModel:
+class OpenModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model that a package with free dims keeps, and how it is compiled for a shape."""
 
     file: str
@@ -109,8 +108,7 @@ class OpenModel:
     channels are equalised."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelEntry:
+class KernelEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One kernel: where it runs, and what its plan says. Cycles and bounds are the machine's."""
 
     name: str
@@ -148,7 +146,7 @@ class KernelEntry:
     """Picojoules by memory, move and engine, where the machine has figures; without leakage."""
     buffers: tuple[KernelBuffer, ...] = ()
     """The places of its tiles on the chip, if its program says them."""
-    rounds: Annotated[int, Range(1)] = 1
+    rounds: Annotated[int, Meta(ge=1)] = 1
     """The number of times that it runs, as a part of a loop; cycles, bounds, bytes and operations
     are of all."""
 
@@ -195,16 +193,14 @@ _COUNTED = (
 """The figures of a kernel that are a multiple of its rounds."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Size and digest of a file of the package."""
 
     bytes: Size
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The contents of a package's ``manifest.json``."""
 
     format: int = FORMAT
@@ -239,7 +235,7 @@ class Manifest:
         """Raise ``JsonError`` for what no type says: of free dims and of empty outputs."""
         for tensor in self.empty_outputs:
             if tensor.dtype not in ELEMENTS or 0 not in tensor.shape or not tensor.is_closed:
-                raise JsonError("is not the shape and type of an empty output").inside(tensor.name)
+                raise JsonError(f"{tensor.name}: is not the shape and type of an empty output")
         listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
         named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}
         if named != listed or (self.open_model and len(listed) < len(self.open_model.dims)):
@@ -342,8 +338,7 @@ def _read(directory: Path) -> Manifest:
         manifest = from_json(Manifest, path.read_bytes())
         manifest.check()
     except JsonError as error:
-        place = f"{error.where}: " if error.where else ""
-        raise refuse("package-invalid", f"{place}{error.reason}", str(path)) from error
+        raise refuse("package-invalid", str(error), str(path)) from error
     if manifest.format != FORMAT:
         raise refuse(
             "package-invalid", f"format {manifest.format}; this version reads {FORMAT}", str(path),

@@ -20,7 +20,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.manifest import MODEL, FreeDim, Manifest, OpenModel, Tensor
-from tilewright.shapes import Settled, TensorDims
+from tilewright.shapes.settlement import Settled, TensorDims
 
 UNKNOWN = "?"
 """Stands for an output's dim that is no free dim of the inputs."""

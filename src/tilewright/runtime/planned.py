@@ -6,15 +6,15 @@ Nothing is compiled for the size but the graph that results are checked with.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Tensor
-from tilewright.shapes import sizes_of
+from tilewright.shapes.run import sizes_of
 
 if TYPE_CHECKING:
     from tilewright.codegen.program.interface import Runner

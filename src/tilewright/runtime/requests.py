@@ -13,8 +13,9 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct, field
 
 from tilewright.runtime.manifest import FileEntry, digest_of_file
 from tilewright.system.typed_json import JsonError, from_json, to_json
@@ -25,8 +26,7 @@ MOST_ANSWERS = 1024
 _MOST_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The entry that a request was answered with, and what that rests on."""
 
     key: str

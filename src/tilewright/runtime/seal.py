@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from tilewright.errors import refuse
 from tilewright.runtime.manifest import FileEntry, Manifest, digest_of_file, read_listed
@@ -14,8 +15,7 @@ SEALED = "sealed.json"
 _MOST_BYTES = 16 << 20
 
 
-@dataclass(frozen=True)
-class _Seal:
+class _Seal(Struct, frozen=True, forbid_unknown_fields=True):
     files: dict[str, FileEntry]
 
 

@@ -17,7 +17,7 @@ NAMES = ("100%s%n of \u00e4?", 'a "result" \\n */')
 
 
 def port(name: str, offset: int) -> Port:
-    return Port(name, "x", (2, 3), "float32", "NC", "activations", offset, (3, 1))
+    return Port(name, (2, 3), "float32", "NC", "activations", offset, (3, 1))
 
 
 @pytest.fixture(scope="module", params=["", "LAYERS"])

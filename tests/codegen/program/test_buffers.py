@@ -1,9 +1,8 @@
 """Bytes taken of memories and counters of traces, compared with counts byte by byte."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tilewright.codegen.program.buffers import KernelBuffer, Occupant, occupants_of, taken_bytes
 from tilewright.codegen.program.counters import flow_rates

@@ -13,8 +13,9 @@ from tilewright.codegen.c import compiler
 from tilewright.errors import TilewrightError
 from tilewright.targets.cpu import TARGET, builds, processors, runner, tiles
 from tilewright.targets.cpu.builds import NATIVE, refuse_foreign
+from tilewright.targets.cpu.manifest import read_manifest
 from tilewright.targets.cpu.processors import Processor
-from tilewright.targets.cpu.runner import CpuRunner, read_manifest
+from tilewright.targets.cpu.runner import CpuRunner
 
 X86 = sys.platform == "linux" and platform.machine() == "x86_64"
 
@@ -44,12 +45,12 @@ def machine_has(monkeypatch: pytest.MonkeyPatch, flags: str, granted: bool) -> N
 
 def test_a_package_says_whether_it_needs_tiles(tmp_path: Path) -> None:
     found = read_manifest(program(tmp_path / "amx", AMX))
-    assert (found["processor"], found["tiles"]) == ("amx", True)
+    assert (found.processor, found.tiles) == ("amx", True)
     # Built for another processor the same kernels compute by vectors.
     found = read_manifest(program(tmp_path / "avx512", PLANNED))
-    assert (found["processor"], found["tiles"]) == ("avx512", False)
+    assert (found.processor, found.tiles) == ("avx512", False)
     TARGET.emit(small().compilation(), tmp_path)
-    assert read_manifest(tmp_path)["tiles"] is False
+    assert read_manifest(tmp_path).tiles is False
 
 
 def test_older_packages_say_nothing_and_damaged_ones_nonsense(tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_older_packages_say_nothing_and_damaged_ones_nonsense(tmp_path: Path) ->
         read_manifest(tmp_path)
     del content["tiles"]
     path.write_text(json.dumps(content))
-    assert "tiles" not in read_manifest(tmp_path)
+    assert read_manifest(tmp_path).tiles is False
 
 
 def test_processors_without_tiles_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

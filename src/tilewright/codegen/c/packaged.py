@@ -17,16 +17,20 @@ import json
 import platform
 import re
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated
+
+from msgspec import Meta, Struct, to_builtins
+from msgspec.structs import asdict, replace
 
 from tilewright.codegen.c.keys import is_sealed, sealed
+from tilewright.system.typed_json import JsonError, from_json
 
 LIBRARIES = "libraries"
 """The folder of a package."""
@@ -63,8 +67,7 @@ def platform_name() -> str:
     return f"{sys.platform} {platform.machine()}"
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(Struct, frozen=True):
     """One library of a package."""
 
     digest: str
@@ -72,7 +75,7 @@ class Library:
     platform: str
     extensions: tuple[str, ...]
     """The instruction sets that the library needs beyond those of the architecture."""
-    sha256: str
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     """SHA-256 of the library's file."""
     seal: str = ""
 
@@ -91,21 +94,10 @@ class Library:
 def read_list(path: Path) -> tuple[Library, ...]:
     """The libraries that a list names; () where the list is missing or invalid: what is built from
     C needs no list."""
-    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+    with suppress(OSError, JsonError):
         if path.stat().st_size <= _MOST_BYTES:
-            rows = cast("list[Any]", json.loads(path.read_bytes()))
-            return tuple(_library(row) for row in rows)
+            return from_json(tuple[Library, ...], path.read_bytes())
     return ()
-
-
-def _library(row: Mapping[str, Any]) -> Library:
-    texts = (row["digest"], row["platform"], row["sha256"], row["seal"], *row["extensions"])
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a field is not a string")
-    if not re.fullmatch("[0-9a-f]{64}", row["sha256"]):
-        raise ValueError("no digest")
-    names = tuple(row["extensions"])
-    return Library(row["digest"], row["platform"], names, row["sha256"], row["seal"])
 
 
 @dataclass
@@ -177,7 +169,7 @@ class Packaged:
             shutil.copyfile(path, folder / library.file)
         names = {library.stated for library in new}
         rows = [library for library in self.listed if library.stated not in names] + new
-        (folder / LIST).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        (folder / LIST).write_text(json.dumps(to_builtins(rows), indent=1) + "\n")
         return [LIST, *(library.file for library in new)]
 
     @contextmanager

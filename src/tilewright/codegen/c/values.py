@@ -137,25 +137,23 @@ class Executions:
         functions = self._additive(column)
         if functions is None:
             return None
-        constant, terms, extra = int(column[0]), list[tuple[int, str]](), list[str]()
+        constant, terms, ends = int(column[0]), list[tuple[int, str]](), list[Ends]()
         for loop, values in zip(self.loops, functions, strict=True):
             if not values.any():
                 continue
-            shape = _shape(loop, values)
+            shape = _shape(values)
             if shape is None:
                 return None
-            slope, offset, condition = shape
+            slope, offset, others = shape
             constant += offset
             if slope:
                 terms.append(_product(loop, slope))
-            if condition is not None:
-                extra.append(condition)
-        if constant == 0 and not terms and len(extra) == 1:
-            return extra[0]
-        if len(extra) == 1 and not terms:
-            return _folded(extra[0], constant)
-        plain = [total(terms, constant)] if terms or constant or not extra else []
-        return " + ".join([*plain, *extra])
+            if others:
+                ends.append((loop, others))
+        if len(ends) == 1 and not terms:
+            return _choice(*ends[0], constant)
+        plain = [total(terms, constant)] if terms or constant or not ends else []
+        return " + ".join([*plain, *(_choice(loop, others, 0) for loop, others in ends)])
 
     def _additive(self, column: Array) -> list[Array] | None:
         """Per loop, what its runs add to the first execution's value; None if that is no sum.
@@ -224,11 +222,14 @@ def _product(loop: LoopVariable, slope: int) -> tuple[int, str]:
     return slope, loop.number if "/" not in loop.number else f"({loop.number})"
 
 
-Shape = tuple[int, int, str | None]
-"""Slope for each run, the offset added to it, and a C conditional for the first or last run."""
+Shape = tuple[int, int, dict[int, int]]
+"""Slope for each run, the offset added to it, and what the first or last run has more."""
+
+Ends = tuple[LoopVariable, dict[int, int]]
+"""A loop, and what its first or last run has more than the others."""
 
 
-def _shape(loop: LoopVariable, values: Array) -> Shape | None:
+def _shape(values: Array) -> Shape | None:
     """A function of a loop's run: affine, but for its first or last run or both."""
     last = values.size - 1
     for low, high in ((0, last), (0, last - 1), (1, last), (1, last - 1)):
@@ -239,8 +240,7 @@ def _shape(loop: LoopVariable, values: Array) -> Shape | None:
         rest = values - (start + slope * np.arange(values.size))
         if rest[low : high + 1].any():
             continue
-        ends = [f"{loop.name} == {loop.at(n)} ? {rest[n]} : " for n in (0, last) if rest[n]]
-        return slope, start, f"({''.join(ends)}0)" if ends else None
+        return slope, start, {run: int(rest[run]) for run in (0, last) if rest[run]}
     return None
 
 
@@ -261,13 +261,7 @@ def _condition(loop: LoopVariable, allowed: NDArray[np.bool_]) -> str | None:
     return None
 
 
-def _folded(conditional: str, constant: int) -> str:
-    """``(a ? x : 0) + constant`` with the constant in each branch."""
-    head, *branches = conditional[1:-1].split(" ? ")
-    parts = [head]
-    for branch in branches:
-        number, _, rest = branch.partition(" : ")
-        shifted = str(int(number) + constant)
-        rest = str(int(rest) + constant) if rest.lstrip("-").isdigit() else rest
-        parts.append(f"{shifted} : {rest}")
-    return f"({' ? '.join(parts)})"
+def _choice(loop: LoopVariable, more: dict[int, int], plain: int) -> str:
+    """A number that some runs of a loop have more of."""
+    cases = "".join(f"{loop.name} == {loop.at(run)} ? {plain + by} : " for run, by in more.items())
+    return f"({cases}{plain})"

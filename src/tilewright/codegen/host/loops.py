@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
+
+from msgspec.structs import replace
 
 from tilewright.codegen.c.parameters import Place
 from tilewright.codegen.c.source import Writer

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from tilewright.codegen.program.interface import TensorInfo
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
-from tilewright.numerics.element_types import dtype_named
+from tilewright.numerics.element_types import ElementType, dtype_named
 
 if TYPE_CHECKING:
     from tilewright.graph.arenas import Arenas
@@ -19,17 +22,15 @@ if TYPE_CHECKING:
     from tilewright.planning.layout import Layout
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(Struct, frozen=True):
     """An input or output of the network: where its tensor lies in the workspace."""
 
     name: str
-    identifier: str
-    shape: tuple[int, ...]
-    dtype: str
+    shape: tuple[Annotated[int, Meta(ge=0)], ...]
+    dtype: ElementType
     layout: str
     arena: str
-    offset: int
+    offset: Annotated[int, Meta(ge=0)]
     strides: tuple[int, ...]
 
     @classmethod
@@ -42,7 +43,6 @@ class Port:
         kind = tensor_type(value)
         return cls(
             name,
-            identifier(name, "port"),
             shape_of(value),
             str(element_dtype(kind.element_type)),
             layout_of(value),
@@ -87,31 +87,6 @@ class Port:
         axes = zip(self.shape, self.strides, layout.strides(self.shape), strict=True)
         return layout.row_major and all(n == 1 or stride == step for n, stride, step in axes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the entry of this port in the package's manifest."""
-        return {
-            "name": self.name,
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "layout": self.layout,
-            "arena": self.arena,
-            "offset": self.offset,
-            "strides": list(self.strides),
-        }
-
-    @classmethod
-    def of_json(cls, row: Any) -> Port:
-        """Read what ``to_json`` wrote; raises ValueError, KeyError or TypeError."""
-        shape, strides = (tuple(int(item) for item in row[key]) for key in ("shape", "strides"))
-        dtype_named(str(row["dtype"]))
-        if any(extent < 0 for extent in shape) or int(row["offset"]) < 0:
-            raise ValueError("a negative extent or offset")
-        texts = [str(row[key]) for key in ("name", "dtype", "layout", "arena")]
-        name, dtype, layout, arena = texts
-        return cls(
-            name, identifier(name, "port"), shape, dtype, layout, arena, int(row["offset"]), strides
-        )
-
     @property
     def info(self) -> TensorInfo:
         """The port as the caller sees it."""
@@ -142,16 +117,24 @@ def file_ports(network: NetworkOp, code: str) -> tuple[list[Port], list[Port]]:
     return inputs, outputs
 
 
-def distinct_ports(inputs: list[Port], outputs: list[Port]) -> tuple[list[Port], list[Port]]:
+class NamedPort(Port, frozen=True, kw_only=True):
+    """A port with a name in C."""
+
+    identifier: str
+
+
+def distinct_ports(
+    inputs: Sequence[Port], outputs: Sequence[Port]
+) -> tuple[list[NamedPort], list[NamedPort]]:
     """The ports with C names that differ, also in capitals: ``in_`` and ``out_`` before them."""
     taken: set[str] = set()
 
-    def fresh(port: Port, prefix: str) -> Port:
-        base = f"{prefix}_{port.identifier}"
+    def fresh(port: Port, prefix: str) -> NamedPort:
+        base = f"{prefix}_{identifier(port.name, 'port')}"
         name, number = base, 2
         while name.upper() in taken:
             name, number = f"{base}_{number}", number + 1
         taken.add(name.upper())
-        return replace(port, identifier=name)
+        return NamedPort(**asdict(port), identifier=name)
 
     return [fresh(port, "in") for port in inputs], [fresh(port, "out") for port in outputs]

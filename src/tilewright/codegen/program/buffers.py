@@ -7,18 +7,18 @@ say which bytes they touch, but not which are taken in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
-from tilewright.system.typed_json import Range
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from tilewright.tile.dialect import ProgramOp
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelBuffer:
+class KernelBuffer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A buffer of one kernel; each core of a machine with several has its own."""
 
     tensor: str
@@ -26,11 +26,11 @@ class KernelBuffer:
     role: str = ""
     """The operand's role in its primitive: ``input``, ``weight``, ``output``."""
     memory: str
-    address: Annotated[int, Range(0)]
+    address: Annotated[int, Meta(ge=0)]
     """Address in that memory of its first byte."""
-    bytes: Annotated[int, Range(0)]
+    bytes: Annotated[int, Meta(ge=0)]
     """Bytes of one slot; the next slot follows."""
-    slots: Annotated[int, Range(1)] = 1
+    slots: Annotated[int, Meta(ge=1)] = 1
     stays: bool = False
     """True if the tensor stays there from one kernel to others."""
 

@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.codegen.program.elements import elements, fraction, is_wide
 from tilewright.codegen.program.operands import Computed, Fields
 from tilewright.errors import refuse
-from tilewright.numerics.pointwise import bound
+from tilewright.numerics.pointwise import clip_bounds
 from tilewright.tile.dialect import BufferOp, StageOp
 
 WINDOW = ("oh", "ow", "kh", "kw")
@@ -78,14 +78,7 @@ def _step(stage: StageOp, *, turned: bool) -> Step:
     """A stage as a function; ``turned`` if its other operand comes first."""
     name, (kinds, result) = stage.operation.data, elements(stage)
     if name == "clip":
-        ends = (("minimum", -np.inf), ("maximum", np.inf))
-        limits = [float(stage.parameters.get(end, default)) for end, default in ends]
-        return Step(name, *(_bound(limit, fraction(kinds[0])) for limit in limits))
+        wide = np.dtype(np.int32)
+        return Step(name, *clip_bounds(stage.parameters, fraction(kinds[0]), wide))
     points = fraction(kinds[0]), fraction((*kinds, result)[1])
     return Step(name, *(points[::-1] if turned else points))
-
-
-def _bound(limit: float, point: int) -> int:
-    if np.isinf(limit):
-        return -(1 << 31) if limit < 0 else (1 << 31) - 1
-    return bound(limit, point, np.dtype(np.int32))

@@ -26,7 +26,7 @@ from tilewright.graph.operations.loops import MOST_ROUNDS
 from tilewright.graph.passes.unroll_loops import UnrollLoops
 from tilewright.ir import Context, PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 
 
 def import_onnx(

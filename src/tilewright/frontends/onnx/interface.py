@@ -19,7 +19,8 @@ from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.tensors import DTYPES, checked_size, type_name
 from tilewright.ir import TensorType
 from tilewright.ir.types import Array, element_of, tensor
-from tilewright.shapes import Bounds, Shapes, Signature, TensorDims, settle
+from tilewright.shapes.forms import Bounds, Shapes
+from tilewright.shapes.settlement import Signature, TensorDims, settle
 
 Shape = tuple[int, ...]
 

@@ -15,7 +15,7 @@ from tilewright.frontends.onnx.limits import MAX_DEPTH
 from tilewright.frontends.onnx.reader import Source, check_model, read_model
 from tilewright.frontends.onnx.tensors import external_file, is_within
 from tilewright.graph.names import network_name
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 
 MODEL_FILE = "model.onnx"
 """The file name of a model's copy; a model's own data file of that name is refused."""

@@ -19,7 +19,7 @@ from tilewright.frontends.files import read_file
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.limits import MAX_FILE_BYTES
 from tilewright.frontends.onnx import import_onnx
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 from tilewright.system.temporary import temporary_folder
 
 OPSET = 17

@@ -18,8 +18,8 @@ from tilewright.errors import refuse
 from tilewright.frontends.torch.library import torch_library
 from tilewright.frontends.torch.reasons import told
 from tilewright.ir.types import Array
-from tilewright.shapes import Bounds, Signature
-from tilewright.shapes.forms import LARGEST_SIZE
+from tilewright.shapes.forms import LARGEST_SIZE, Bounds
+from tilewright.shapes.settlement import Signature
 
 
 def to_onnx(

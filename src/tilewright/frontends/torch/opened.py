@@ -28,7 +28,7 @@ from tilewright.frontends.torch.library import check_exporter, torch_library
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import digest_of
 from tilewright.ir.types import Array
-from tilewright.shapes import Shapes
+from tilewright.shapes.forms import Shapes
 from tilewright.system.temporary import make_folder, remove_folder
 
 WEIGHTS_FILE = "weights.bin"

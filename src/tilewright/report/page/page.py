@@ -79,7 +79,7 @@ def _run(figures: Figures) -> dict[str, Any]:
     numbers = {kernel.name: number for number, kernel in enumerate(figures.kernels)}
     facts = figures.facts
     words = [kernel.name for kernel in figures.kernels]
-    ran = _numbers_of_words(figures, numbers)
+    ran = [numbers[k.name] for k in figures.kernels if k.engine == "accelerator"]
     return {
         "name": figures.name,
         "kind": figures.kind,
@@ -119,11 +119,6 @@ def _run(figures: Figures) -> dict[str, Any]:
             _memory(memory, numbers, figures.end) for memory in figures.memories if memory.occupants
         ],
     }
-
-
-def _numbers_of_words(figures: Figures, numbers: Mapping[str, int]) -> list[int]:
-    """The accelerator's kernels, as commands number them, among all kernels."""
-    return [numbers[k.name] for k in figures.kernels if k.engine == "accelerator"]
 
 
 def _level(level: Intervals, kernels: Sequence[int]) -> dict[str, Any]:

@@ -8,14 +8,14 @@ import numpy as np
 
 from tilewright.codegen.c.source import Writer
 from tilewright.codegen.host.copies import ArrayInC, write_copy
-from tilewright.codegen.host.ports import Port
+from tilewright.codegen.host.ports import NamedPort
 from tilewright.graph.placement import WEIGHTS
 
 DIVIDED_BYTES, DIVIDED_ROWS = 1 << 16, 64
 """The least bytes and rows of an image that all threads copy together, each some of the rows."""
 
 
-def enter_text(ports: Sequence[Port]) -> str:
+def enter_text(ports: Sequence[NamedPort]) -> str:
     """Lines that copy one thread's part of the caller's arrays into the workspace."""
     writer = Writer(1)
     for port in ports:
@@ -30,7 +30,7 @@ def enter_text(ports: Sequence[Port]) -> str:
     return "\n".join(writer.lines)
 
 
-def leave_text(ports: Sequence[Port]) -> str:
+def leave_text(ports: Sequence[NamedPort]) -> str:
     """Lines that copy the results to the caller's arrays."""
     writer = Writer(1)
     for port in ports:
@@ -38,14 +38,14 @@ def leave_text(ports: Sequence[Port]) -> str:
     return "\n".join(writer.lines)
 
 
-def divided(port: Port) -> bool:
+def divided(port: NamedPort) -> bool:
     """Return True if an input is so large that all threads copy it."""
     if not port.dense or len(port.shape) < 2 or port.shape[-2] < DIVIDED_ROWS:
         return False
     return port.elements * np.dtype(port.dtype).itemsize >= DIVIDED_BYTES
 
 
-def _write_part(writer: Writer, port: Port) -> None:
+def _write_part(writer: Writer, port: NamedPort) -> None:
     """Copy this thread's rows of an image: those that it reads first if kernels divide rows."""
     rows, columns = port.shape[-2:]
     place = f"({port.c_type} *)((unsigned char *)workspace + {port.offset}) + at"
@@ -58,7 +58,7 @@ def _write_part(writer: Writer, port: Port) -> None:
             writer.line(f"memcpy({place}, {port.identifier} + at, {size});")
 
 
-def _write_copy(writer: Writer, port: Port, entering: bool) -> None:
+def _write_copy(writer: Writer, port: NamedPort, entering: bool) -> None:
     arena = "weights" if port.arena == WEIGHTS else "workspace"
     constant = "" if entering else "const "
     place = f"({constant}{port.c_type} *)(({constant}unsigned char *){arena} + {port.offset})"

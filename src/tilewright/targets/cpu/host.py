@@ -35,9 +35,9 @@ from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.headers import KERNEL_HEADERS, header
 from tilewright.targets.cpu.machine import lanes_of, machine
+from tilewright.targets.cpu.manifest import read_manifest
 from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import PROCESSORS, this_processor
-from tilewright.targets.cpu.runner import read_manifest
 from tilewright.targets.cpu.walk import call_of
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
@@ -111,15 +111,15 @@ class CpuHost:
         if not program.exists():
             return {}
         manifest = read_manifest(program)
-        prefix = str(manifest["prefix"])
+        prefix = manifest.prefix
         name = f"{prefix}_step"
         flags = (*FLAGS, *this_processor().flags)
         library = opened(load_library(program, prefix, flags), name)
         function: Callable[..., None] = getattr(library, name)
-        sizes = {WEIGHTS: manifest["weight_bytes"], ACTIVATIONS: manifest["workspace_bytes"]}
+        sizes = {WEIGHTS: manifest.weight_bytes, ACTIVATIONS: manifest.workspace_bytes}
         return {
-            step["symbol"]: _step(function, number, sizes)
-            for number, step in enumerate(manifest["steps"])
+            step.symbol: _step(function, number, sizes)
+            for number, step in enumerate(manifest.steps)
         }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,9 @@ from tilewright.codegen.program.weights import array_text, checksum_of, write_we
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import network_name
 from tilewright.machine import Machine
+from tilewright.system.typed_json import to_json
 from tilewright.targets.cpu.headers import HEADERS, header
+from tilewright.targets.cpu.manifest import CpuManifest, StepRow
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.steps import Step, StepWriter, scratch_bytes
@@ -46,9 +47,9 @@ def write_package(
     """
     network = network_of(compilation.network)
     prefix = network_name(network.symbol.data)
-    inputs = [Port.of(name, value) for name, value in network.inputs]
-    outputs = [Port.of(name, value) for name, value in network.outputs]
-    inputs, outputs = distinct_ports(inputs, outputs)
+    taken = [Port.of(name, value) for name, value in network.inputs]
+    given = [Port.of(name, value) for name, value in network.outputs]
+    inputs, outputs = distinct_ports(taken, given)
     form = compilation.form
     writer = StepWriter(prefix, form)
     steps = writer.steps(compilation, calls, Bases())
@@ -79,7 +80,7 @@ def write_package(
             f"src/{prefix}_{name}": support_text(helpers, prefix)
             for name, helpers in support.texts.items()
         },
-        MANIFEST: _manifest(prefix, (inputs, outputs), steps, compilation, sizes, lanes, processor),
+        MANIFEST: _manifest(prefix, (taken, given), steps, compilation, sizes, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
@@ -132,23 +133,20 @@ def _manifest(
     lanes: int,
     processor: Processor,
 ) -> str:
-    (inputs, outputs), (weight_bytes, workspace_bytes) = ports, sizes
-    content = {
-        "format": 1,
-        "prefix": prefix,
-        "lanes": lanes,
-        "processor": processor.name,
-        "tiles": processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
-        "weights": compilation.form.weights,
-        "bare": compilation.form.bare,
-        "weight_bytes": weight_bytes,
-        "workspace_bytes": workspace_bytes,
-        "scratch_bytes": scratch_bytes(steps),
-        "inputs": [port.to_json() for port in inputs],
-        "outputs": [port.to_json() for port in outputs],
-        "steps": [
-            {"symbol": step.kernel.kernel.symbol, "nodes": list(step.kernel.kernel.nodes)}
-            for step in steps
-        ],
-    }
-    return json.dumps(content, indent=1) + "\n"
+    kernels = [step.kernel.kernel for step in steps]
+    manifest = CpuManifest(
+        format=1,
+        prefix=prefix,
+        lanes=lanes,
+        processor=processor.name,
+        tiles=processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
+        weights=compilation.form.weights,
+        bare=compilation.form.bare,
+        weight_bytes=sizes[0],
+        workspace_bytes=sizes[1],
+        scratch_bytes=scratch_bytes(steps),
+        inputs=tuple(ports[0]),
+        outputs=tuple(ports[1]),
+        steps=tuple(StepRow(kernel.symbol, kernel.nodes) for kernel in kernels),
+    )
+    return to_json(manifest, indent=1) + "\n"

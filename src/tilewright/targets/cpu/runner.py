@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.codegen.c.compiler import FLAGS
-from tilewright.codegen.host.library import LARGEST_ARENA, arena, load_library, opened, read_weights
+from tilewright.codegen.host.library import arena, load_library, opened, read_weights
 from tilewright.codegen.host.ports import Port
 from tilewright.codegen.program.interface import (
     ALIGNMENT,
-    MANIFEST,
     WEIGHTS_FILE,
     KernelProfile,
     Profile,
@@ -29,7 +27,8 @@ from tilewright.codegen.program.interface import (
     Watch,
 )
 from tilewright.errors import refuse
-from tilewright.targets.cpu.builds import BUILDS, build_of, refuse_foreign
+from tilewright.targets.cpu.builds import build_of, refuse_foreign
+from tilewright.targets.cpu.manifest import StepRow, read_manifest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,55 +37,14 @@ if TYPE_CHECKING:
 
 MOST_THREADS = 1024
 
-Steps = Sequence[tuple[str, tuple[str, ...]]]
-"""Symbol and nodes of every step, in the order of a run."""
 
-
-def read_manifest(program: Path) -> dict[str, Any]:
-    """The manifest, its fields' types checked; refuses a damaged one."""
-    path = program / MANIFEST
-    try:
-        content: Any = json.loads(path.read_text())
-        steps = content["steps"]
-        valid = (
-            content["format"] == 1
-            and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", content["prefix"]) is not None
-            and content["processor"] in BUILDS
-            and isinstance(content.get("tiles", False), bool)
-            and isinstance(content["bare"], bool)
-            and content["weights"] in ("file", "array")
-            and all(
-                isinstance(content[key], int) and 0 <= content[key] <= LARGEST_ARENA
-                for key in ("weight_bytes", "workspace_bytes", "scratch_bytes")
-            )
-            and isinstance(steps, list)
-            and all(
-                isinstance(step["symbol"], str) and isinstance(step["nodes"], list)
-                for step in cast("list[Any]", steps)
-            )
-        )
-        ports = [
-            Port.of_json(port)
-            for port in (
-                *cast("list[Any]", content["inputs"]),
-                *cast("list[Any]", content["outputs"]),
-            )
-        ]
-        valid = valid and len(ports) < 10000
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise refuse("package-invalid", f"the manifest is damaged: {error}", str(path)) from error
-    if not valid:
-        raise refuse("package-invalid", "the manifest is damaged", str(path))
-    return cast("dict[str, Any]", content)
-
-
-def _kernels(steps: Steps, seconds: NDArray[np.float64]) -> tuple[KernelProfile, ...]:
+def _kernels(steps: Sequence[StepRow], seconds: NDArray[np.float64]) -> tuple[KernelProfile, ...]:
     """One row a step, one after the other."""
     spans = [float(span) for span in seconds[: len(steps)]]
     starts = [0.0, *accumulate(spans)]
     return tuple(
-        KernelProfile(symbol, nodes, start=start, end=start + span, seconds=span)
-        for (symbol, nodes), start, span in zip(steps, starts, spans, strict=False)
+        KernelProfile(step.symbol, step.nodes, start=start, end=start + span, seconds=span)
+        for step, start, span in zip(steps, starts, spans, strict=False)
     )
 
 
@@ -105,30 +63,26 @@ class CpuRunner(Runner):
         """Build and load the library; ``flags`` replace those of the package's processor."""
         program = directory
         manifest = read_manifest(program)
-        made_for = build_of(str(manifest["processor"]))
+        made_for = build_of(manifest.processor)
         # Other flags than its processor's build it without tiles, too (pieces.h).
-        refuse_foreign(made_for, tiles=manifest.get("tiles", False) and not flags)
+        refuse_foreign(made_for, tiles=manifest.tiles and not flags)
         flags = flags or (*FLAGS, *made_for.flags)
-        self.prefix = str(manifest["prefix"])
-        self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
-        self._outputs = tuple(Port.of_json(port) for port in manifest["outputs"])
+        self.prefix = manifest.prefix
+        self._inputs, self._outputs = manifest.inputs, manifest.outputs
         self.inputs = tuple(port.info for port in self._inputs)
         self.outputs = tuple(port.info for port in self._outputs)
-        self.steps: list[tuple[str, tuple[str, ...]]] = [
-            (step["symbol"], tuple(str(node) for node in step["nodes"]))
-            for step in manifest["steps"]
-        ]
-        self._sizes = (int(manifest["workspace_bytes"]), int(manifest["scratch_bytes"]))
+        self.steps = manifest.steps
+        self._sizes = manifest.workspace_bytes, manifest.scratch_bytes
         self._results, self._operands = _checks(self._outputs), _checks(self._inputs)
         self._lock = Lock()
-        self.bare = bool(manifest["bare"])
+        self.bare = manifest.bare
         names = ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop")
         self.library = opened(
             load_library(program, self.prefix, flags),
             *(f"{self.prefix}_{name}" for name in names),
         )
-        size = int(manifest["weight_bytes"])
-        if manifest["weights"] == "array":
+        size = manifest.weight_bytes
+        if manifest.weights == "array":
             place = (ctypes.c_uint8 * size).in_dll(self.library, f"{self.prefix}_weights")
             self.weights = np.ctypeslib.as_array(place)
         else:
@@ -239,12 +193,12 @@ class CpuRunner(Runner):
             view[...] = layout.pack(array)
         function = getattr(self.library, f"{self.prefix}_step")
         pointers = [ctypes.c_void_p(space.ctypes.data) for space in (self.weights, self.workspace)]
-        for number, (symbol, _) in enumerate(self.steps):
+        for number, step in enumerate(self.steps):
             begin = time.perf_counter()
             function(ctypes.c_int(number), *pointers)
             seconds[number] = time.perf_counter() - begin
             if watch is not None:
-                watch(symbol, arenas)
+                watch(step.symbol, arenas)
         for port in self._outputs:
             view, layout = port.box(arenas)
             outputs[port.name][...] = layout.unpack(view, port.shape)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tilewright.codegen.c.compiler import CHOICE, FLAGS
 from tilewright.codegen.c.source import comment
 from tilewright.codegen.host.calls import KernelSource
-from tilewright.codegen.host.ports import Port
+from tilewright.codegen.host.ports import NamedPort
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
 from tilewright.system.template import filled
@@ -49,7 +49,11 @@ def kernel_file_text(
 
 
 def network_values(
-    prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], steps: Sequence[Step], form: Form
+    prefix: str,
+    inputs: Sequence[NamedPort],
+    outputs: Sequence[NamedPort],
+    steps: Sequence[Step],
+    form: Form,
 ) -> dict[str, object]:
     """The values of the header and the source of a network."""
     ports, upper = [*inputs, *outputs], prefix.upper()
@@ -87,18 +91,18 @@ def network_values(
     }
 
 
-def _port_text(upper: str, port: Port, is_output: bool) -> str:
+def _port_text(upper: str, port: NamedPort, is_output: bool) -> str:
     shape = " x ".join(map(str, port.shape)) or "one element"
     about = f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}."
     return f"/* {about} */\n#define {_elements(upper, port)} {port.elements}"
 
 
-def _elements(upper: str, port: Port) -> str:
+def _elements(upper: str, port: NamedPort) -> str:
     return f"{upper}_{port.identifier.upper()}_ELEMENTS"
 
 
 def main_values(
-    upper: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form
+    upper: str, inputs: Sequence[NamedPort], outputs: Sequence[NamedPort], form: Form
 ) -> dict[str, object]:
     """The files that the program reads and writes."""
     ports, from_file = [*inputs, *outputs], form.weights == "file"

@@ -35,6 +35,7 @@ from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Spans
 from tilewright.simulate.trace import write_trace
 from tilewright.system.temporary import temporary_folder
+from tilewright.system.typed_json import from_value
 from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.package import (
@@ -61,8 +62,7 @@ class SunwayRunner(Runner):
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.manifest = read_manifest(directory)
-        self._inputs = [Port.of_json(row) for row in self.manifest["inputs"]]
-        self._outputs = [Port.of_json(row) for row in self.manifest["outputs"]]
+        self._inputs, self._outputs = ports_of(self.manifest)
         self.inputs = tuple(port.info for port in self._inputs)
         self.outputs = tuple(port.info for port in self._outputs)
         self.layers: Sequence[Mapping[str, Any]] = self.manifest["layers"]
@@ -271,13 +271,17 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             end = int(row["start"]) + int(row["bytes"])
             sound = sound and 0 <= int(row["start"]) <= end <= content["activation_bytes"]
             sound = sound and isinstance(row["on_host"], bool) and isinstance(row["nodes"], list)
-        for row in (*content["inputs"], *content["outputs"]):
-            Port.of_json(row)
+        ports_of(content)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise refuse("package-invalid", f"the manifest is damaged: {error}", str(path)) from error
     if not sound:
         raise refuse("package-invalid", "the manifest is damaged", str(path))
     return content
+
+
+def ports_of(manifest: Mapping[str, Any]) -> tuple[list[Port], list[Port]]:
+    """The inputs and outputs of a manifest; raises KeyError or ``JsonError``."""
+    return from_value(list[Port], manifest["inputs"]), from_value(list[Port], manifest["outputs"])
 
 
 def build(

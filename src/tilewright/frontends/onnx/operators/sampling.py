@@ -55,7 +55,7 @@ def sampled(
     ``mode`` is nearest (places are whole numbers), linear or cubic; ``first`` [s...], or what
     broadcasts to it, is the row of each sample's image. ``fold`` puts weighted pixels together.
     """
-    steps = [_pixels(mode)] * len(axes)
+    steps = [{"nearest": 1, "linear": 2, "cubic": 4}[mode]] * len(axes)
     parts = [taps_of(at, place, axis, mode) for place, axis in zip(places, axes, strict=True)]
     strides = [math.prod(axis.extent for axis in axes[i + 1 :]) for i in range(len(axes))]
     total: SSAValue | None = None
@@ -72,10 +72,6 @@ def sampled(
         total = corner if total is None else at.emit(fold, total, corner)
     assert total is not None
     return total
-
-
-def _pixels(mode: str) -> int:
-    return {"nearest": 1, "linear": 2, "cubic": 4}[mode]
 
 
 def taps_of(

@@ -195,9 +195,6 @@ class Softmax(Code):
 
         e.repeat(rows, each, least=1)
 
-    def _parts(self) -> list[tuple[int, int]]:
-        return [(at, min(self.part, self.size - at)) for at in range(0, self.size, self.part)]
-
     def _row(self, x: Register, y: Register) -> None:
         """The exponentials of a row that does not fit are computed twice: added, then divided."""
         e = self.e
@@ -205,7 +202,7 @@ class Softmax(Code):
         greatest, total = e.register(), e.register()
         zeros, ones, totals = (e.reg(a) for a in (self.zeros, self.ones, self.totals))
         e.emit("VMAX", greatest, e.reg(self.size), x)
-        parts = self._parts()
+        parts = [(at, min(self.part, self.size - at)) for at in range(0, self.size, self.part)]
         for number, (at, count) in enumerate(parts):
             self._exponentials(x, at, count, greatest)
             dot = "VDOT.acc.wide0" if number else "VDOT.wide0"

@@ -74,12 +74,8 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
     dtype, point = element_dtype(operands[0]), fraction(operands[0])
     match name:
         case "clip":
-            low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-            if "minimum" in values:
-                low = pointwise.bound(float(values["minimum"]), point, dtype)
-            if "maximum" in values:
-                high = pointwise.bound(float(values["maximum"]), point, dtype)
-            return {f"{prefix}.x": int(low), f"{prefix}.y": int(high)}
+            low, high = pointwise.clip_bounds(values, point, dtype)
+            return {f"{prefix}.x": low, f"{prefix}.y": high}
         case "leaky_relu":
             slope = pointwise.bound(
                 float(values["alpha"]), fixed.SLOPE_FRACTION, np.dtype(np.int16)

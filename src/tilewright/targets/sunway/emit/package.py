@@ -27,6 +27,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from tilewright.codegen.c.parameters import Parameter, Place, place_text
 from tilewright.codegen.c.prune import drop_unread, prune_folder
 from tilewright.codegen.c.source import comment
@@ -115,8 +117,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         "machine": compilation.machine.to_json(),
         "weight_bytes": layers.spaces[WEIGHTS],
         "activation_bytes": package_bytes(compilation)[1],
-        "inputs": [port.to_json() for port in inputs],
-        "outputs": [port.to_json() for port in outputs],
+        "inputs": to_builtins(inputs),
+        "outputs": to_builtins(outputs),
         "layers": rows,
     }
     texts[MANIFEST] = json.dumps(manifest, indent=1) + "\n"

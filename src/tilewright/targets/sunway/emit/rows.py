@@ -212,19 +212,18 @@ class Rows:
         if self.operation in PRODUCTS and len(self.anchor.inputs) > 2:
             bias = self.operand(self.anchor, 2)
             value = f"{bias.pointer}[{self._moved(bias, at)}]"
-        self._each("y[i] = {value};", value, "first")
+        with self._when("first"):
+            self.line(f"for (long i = 0; i < {self.length}; i++)")
+            self.line(f"    y[i] = {value};")
 
-    def _each(self, text: str, value: str, when: str) -> None:
-        """A statement for each element of the row."""
-        condition = f"if ({when})" if self.split else ""
-        loop = f"for (long i = 0; i < {self.length}; i++)"
-        if condition:
-            self.line(condition)
-            self.writer.depth += 1
-        self.line(loop)
-        self.line("    " + text.format(value=value))
-        if condition:
-            self.writer.depth -= 1
+    @contextmanager
+    def _when(self, condition: str) -> Generator[None]:
+        """Write the next statement under a condition, if tiles cut the sum."""
+        if self.split:
+            self.line(f"if ({condition})")
+        self.writer.depth += self.split
+        yield
+        self.writer.depth -= self.split
 
     def _moved(self, operand: Operand, at: Mapping[str, Value]) -> Value:
         """The offset of a row's element ``i``."""
@@ -351,11 +350,10 @@ class Rows:
         """From sums to results: means, and the stages after the anchor."""
         if self.operation not in MEANS and len(self.stages) == 1:
             return
-        head = "if (last)" if self.split else ""
-        if head:
-            self.line(head)
-            self.writer.depth += 1
-        with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
+        with (
+            self._when("last"),
+            self.writer.block(f"for (long i = 0; i < {self.length}; i++)"),
+        ):
             value = "y[i]"
             if self.operation == "average_pool":
                 value = f"y[i] / (float)({self._taps(at)})"
@@ -369,8 +367,6 @@ class Rows:
                 value = f"{place} / pow_s(y[i] * {scale} + {bias}, {beta})"
             self.line(f"const float t0 = {value};")
             self.line(f"y[i] = {self.chain(at)};")
-        if head:
-            self.writer.depth -= 1
 
     def _taps(self, at: Mapping[str, Value]) -> str:
         """C of the elements that a mean divides by."""
