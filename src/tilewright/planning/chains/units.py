@@ -381,7 +381,8 @@ class Places:
         unit = self.units[number]
         operand, storage = unit.kernel.output, unit.primitive.operands["output"]
         home = self.homes.get(operand.name)
-        outer = self.machine.main if home is None else self.all[home].memory.name
+        outer = operand.resident_in or self.machine.main
+        outer = outer if home is None else self.all[home].memory.name
         target = home
         path = self._hops(operand, outer, storage, output=True)
         others = storage.alternatives if home is None and len(path) == 1 else ()
