@@ -82,7 +82,7 @@ class Plan:
         return self.predicted_cycles if self.timed_cycles is None else self.timed_cycles
 
     def in_a_row(self, cycles: float) -> Plan:
-        """The plan of a kernel that adds so many cycles to those of the kernels before it.
+        """The plan of a kernel that adds these cycles to those of the kernels before it.
 
         Part of its work may run beside theirs, so its bounds are those of what it adds: no more
         than that.
