@@ -10,7 +10,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright
+from tests.end_to_end.end_to_end_models import image, lenet
 from tests.machine.test_implied import APART, ONE_SRAM, written
+from tilewright.compiler.build import limits_of
+from tilewright.compiler.pipeline import resolve, run_pipeline
+
+MICROCONTROLLER = Path(__file__).parents[2] / "examples" / "machines" / "microcontroller.toml"
 
 
 def network(folder: Path, channels: int, size: int) -> Path:
@@ -58,3 +63,33 @@ def test_the_report_says_all_three(tmp_path: Path) -> None:
     said = " ".join(package.report().split())
     for part in ("of the granule bound", "of the physical bound", "intermediates on the chip"):
         assert part in said
+
+
+def test_what_stays_limits_no_kernel(tmp_path: Path) -> None:
+    """One after the other, and both intermediates stay: the kernels at the ends move 3,200 cycles
+    of image and 1,152 of weights, more than the 3,608 cycles of their work; the one between moves
+    weights alone."""
+    target, machine = resolve(written(tmp_path, ONE_SRAM))
+    machine = machine.model_copy(update={"fusions": ()})
+    state = run_pipeline(network(tmp_path, 16, 20), target, machine)
+    assert len(state.staying) == 2
+    limits = limits_of(state)
+    assert limits is not None and limits.kernels == {"dram": 2, "compute": 1}
+
+
+@pytest.mark.few(1)
+def test_no_kernel_is_above_its_bound(tmp_path: Path) -> None:
+    """Weights of a kernel are loaded from flash while the one before computes, so that the last
+    kernels add less than they take alone: neither plans nor runs are better than their bounds."""
+    path = tmp_path / "lenet5.onnx"
+    onnx.save(lenet(), path)
+    sample = image(onnx.load(path))
+    target, machine = resolve(str(MICROCONTROLLER))
+    plans = run_pipeline(path, target, machine, calibration=[sample]).plans
+    assert any(plan.schedule.stays for plan in plans.values())
+    assert all(plan.physical_efficiency <= plan.efficiency <= 1 for plan in plans.values())
+    package = tilewright.compile(path, target, machine=machine, calibration=[sample])
+    package.run(sample)
+    summary = package.summary()
+    assert 0.9 < summary["efficiency"] <= 1
+    assert all(row["of_bound"] <= 1 for row in summary["kernels"] if row["of_bound"] is not None)

@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import tilewright
-from tests.end_to_end.end_to_end_models import image
+from tests.end_to_end.end_to_end_models import image, lenet
 from tests.targets.dpu.test_dpu_networks import Net
 from tilewright.codegen.program.interface import Profile
 from tilewright.compiler.fuse import fuse
@@ -216,6 +216,28 @@ def test_results_stay_on_any_machine(
         np.testing.assert_allclose(found[key], wanted[key], rtol=rough, atol=rough)
     assert (stays.dram_bytes or 0) < (stores.dram_bytes or 0)
     assert (stays.cycles or 0) < (stores.cycles or 0)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", ["microcontroller", "small-npu-c"])
+def test_plans_move_the_bytes_that_the_simulator_counts(name: str, tmp_path: Path) -> None:
+    """Kernel by kernel: what stays is not stored, what is found is not loaded. The simulator also
+    counts the words of instructions, which have no bytes here."""
+    machine = resolve(str(MACHINES / f"{name}.toml"))[1]
+    if name == "small-npu-c":
+        machine = resident_machine(name, "feature", "")
+    machine = machine.model_copy(update={"instruction_bytes": 0})
+    path = tmp_path / "model.onnx"
+    onnx.save(residual(2) if name == "small-npu-c" else lenet(), path)
+    sample = image(onnx.load(path))
+    made = tilewright.compile(path, "generic", machine=machine, calibration=[sample])
+    made.run(sample)
+    planned = {entry.name: entry for entry in made.manifest.kernels}
+    assert any(" stays at " in entry.schedule for entry in planned.values())
+    assert any(" found at " in entry.schedule for entry in planned.values())
+    simulated = {run.symbol: run.dram_bytes for run in made.profile.kernels}
+    moved = {key: entry.moved_bytes for key, entry in planned.items() if entry.moved_bytes}
+    assert moved and moved == {key: simulated[key] for key in moved}
 
 
 @pytest.mark.few(1)

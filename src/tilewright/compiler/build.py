@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -322,7 +321,7 @@ def host_times(state: CompilationState) -> dict[int, float]:
 
 def limits_of(state: CompilationState) -> NetworkLimits | None:
     """The limits of a planned network; None on machines whose memories software does not manage."""
-    planned = {k.kernel.symbol: k.kernel for k in state.kernels if k.schedule is not None}
+    planned = {k.kernel.symbol: k for k in state.kernels if k.schedule is not None}
     if not state.machine.moves:
         return None
     whole = None
@@ -346,6 +345,6 @@ def _plans_in_a_row(state: CompilationState) -> dict[str, Plan]:
     breaks = None if state.target.waits_for_host else state.loops
     added = added_cycles(state.kernels, run_timer, breaks)
     return {
-        symbol: replace(plan, timed_cycles=added.get(symbol, plan.timed_cycles))
+        symbol: plan.in_a_row(added[symbol]) if symbol in added else plan
         for symbol, plan in state.plans.items()
     }

@@ -10,9 +10,10 @@ each once; and if all of that overlapped with all computes, the busiest engine w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
+from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.operation import Operation
 from tilewright.graph.passes.editing import bytes_of
@@ -21,7 +22,6 @@ from tilewright.machine import Machine
 from tilewright.planning.chains.plans import kernels_of
 from tilewright.planning.cost.bounds import bandwidth_of
 from tilewright.planning.cost.loads import loads_of
-from tilewright.planning.domain import Kernel
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NetworkLimits:
     resource: str
     """The engine, or the memory, whose work the bound is."""
     kernels: Mapping[str, int]
-    """By resource, the kernels that it limits, each with its own intermediates in main memory."""
+    """By resource, the kernels that it limits, with what they load and store themselves."""
     work: Mapping[str, float]
     """By engine that computes, the cycles of its work."""
 
@@ -53,13 +53,14 @@ class NetworkLimits:
 
 
 def network_limits(
-    network: NetworkOp, kernels: Mapping[str, Kernel], machine: Machine
+    network: NetworkOp, kernels: Mapping[str, CompiledKernel], machine: Machine
 ) -> NetworkLimits:
     """The limits of a network of which ``kernels``, by symbol, run on the accelerator."""
     work: dict[str, float] = {}
     limited: Counter[str] = Counter()
-    for kernel in kernels.values():
-        internal = {operand.name for operand in kernel.produced}
+    for item in kernels.values():
+        kernel = item.kernel
+        internal = {*(operand.name for operand in kernel.produced), *_staying(item)}
         loads = loads_of(kernels_of(kernel), machine, internal)
         asked = {machine.main: loads.traffic(machine), **loads.granule}
         limited[max(asked, key=lambda name: asked[name])] += 1
@@ -74,7 +75,15 @@ def network_limits(
     return NetworkLimits(asked[resource], resource, dict(limited.most_common()), work)
 
 
-def _moved(network: NetworkOp, kernels: Mapping[str, Kernel]) -> Iterator[SSAValue]:
+def _staying(item: CompiledKernel) -> set[str]:
+    """The operands of a kernel that it neither loads nor stores, as they stay on the chip."""
+    stays = () if item.schedule is None else item.schedule.stays
+    return {
+        each.operand for each in stays if each.live_in or each.operand == item.kernel.output.name
+    }
+
+
+def _moved(network: NetworkOp, kernels: Container[str]) -> Iterator[SSAValue]:
     """Yield the tensors that pass main memory even if every intermediate stays on the chip."""
     made: set[SSAValue] = set()
     for op in network.block.ops:

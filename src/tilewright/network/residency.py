@@ -302,13 +302,8 @@ class _Search:
                 for operand in kernel.inputs
                 if operand.name in loaded
             )
-            cycles = plan.cycles * factor
-            plans[symbol] = replace(
-                plan,
-                predicted_cycles=cycles,
-                timed_cycles=cycles,
-                moved_bytes=plan.moved_bytes + loads,
-            )
+            plan = replace(plan, moved_bytes=plan.moved_bytes + loads)
+            plans[symbol] = plan.in_a_row(plan.cycles * factor)
         return plans
 
     def _gain(self, trial: Mapping[str, Plan], row: Sequence[str], time: Sequence[str]) -> float:

@@ -81,6 +81,19 @@ class Plan:
         """Timed cycles, or else predicted."""
         return self.predicted_cycles if self.timed_cycles is None else self.timed_cycles
 
+    def in_a_row(self, cycles: float) -> Plan:
+        """The plan of a kernel that adds these cycles to those of the kernels before it.
+
+        Part of its work may run beside theirs, so its bounds are those of what it adds: no more
+        than that.
+        """
+        return replace(
+            self,
+            timed_cycles=cycles,
+            physical_bound=min(self.physical_bound, cycles),
+            granule_bound=min(self.granule_bound, cycles),
+        )
+
     @property
     def efficiency(self) -> float:
         """Granule bound over cycles."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.runtime.glance import target_name
@@ -18,20 +20,10 @@ def efficiency(bound: float | None, taken: float | None) -> float | None:
     return bound / taken if bound is not None and taken else None
 
 
-def _total(kernels: tuple[KernelEntry, ...], field: str) -> float | None:
-    values = [getattr(kernel, field) for kernel in kernels if kernel.engine == "accelerator"]
-    known = [float(value) for value in values if value is not None]
+def _total(kernels: Sequence[Mapping[str, Any]], field: str) -> float | None:
+    """The sum of a figure of all kernels of the accelerator; None if none has it."""
+    known = [float(row[field]) for row in kernels if row[field] is not None]
     return sum(known) if known else None
-
-
-def totals(manifest: Manifest) -> dict[str, Any]:
-    """Predicted cycles and bounds of the whole network."""
-    return {
-        "predicted_cycles": _total(manifest.kernels, "predicted_cycles"),
-        "bound_cycles": _total(manifest.kernels, "physical_bound"),
-        "granule_bound_cycles": _total(manifest.kernels, "granule_bound"),
-        "moved_bytes": _total(manifest.kernels, "moved_bytes"),
-    }
 
 
 def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[str, Any]:
@@ -40,17 +32,20 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
     Of every kernel ``time`` (seconds: measured, simulated, or predicted if nothing has run),
     ``share`` of all kernels' times, ``bound_time`` (granule bound, seconds) and ``of_bound``.
     ``runs`` are the runs after the first of which ``profile`` is the median; 0 for a first run.
+    Part of a simulated kernel may run beside the kernels around it; its bounds are those of the
+    cycles that it adds to theirs, no more than these are.
     """
     check_facts(manifest.machine)
     if profile is not None and profile.cycles is None and profile.seconds is None:
         profile = None  # a run of which no times are known
-    whole = totals(manifest)
     measured = {} if profile is None else {k.symbol: k for k in profile.kernels}
     clock = float(manifest.machine["clock_hz"])
     if profile is not None and profile.clock_hz:
         clock = profile.clock_hz
     kernels: list[dict[str, Any]] = []
     for entry in manifest.kernels:
+        run = measured.get(entry.name)
+        entry = _in_a_row(entry, None if run is None else run.cycles)
         row: dict[str, Any] = {
             "name": entry.name,
             "nodes": list(entry.nodes),
@@ -72,7 +67,7 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
             row["slow_move"] = entry.slow_move
         if entry.unbalanced:
             row["unbalanced"] = entry.unbalanced
-        if (run := measured.get(entry.name)) is not None:
+        if run is not None:
             row["cycles"] = run.cycles
             row["dram_bytes"] = run.dram_bytes
             if run.seconds is not None:
@@ -90,13 +85,13 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
                 row["why_low"] = reason
         kernels.append(row)
     _add_times(kernels, clock, profile)
+    figures = "predicted_cycles", "bound_cycles", "granule_bound_cycles"
+    whole = {name: _total(kernels, name) for name in figures}
     result: dict[str, Any] = {
         "measured": profile is not None,
         "clock_hz": clock,
-        "bound_cycles": whole["bound_cycles"],
-        "granule_bound_cycles": whole["granule_bound_cycles"],
+        **whole,
         "on_chip_bound_cycles": manifest.on_chip_bound,
-        "predicted_cycles": whole["predicted_cycles"],
         "peak_memory_bytes": manifest.peak_memory_bytes,
         "lower_bound_memory_bytes": manifest.lower_bound_memory_bytes,
         "kernels": kernels,
@@ -134,6 +129,16 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
     result["dram_bytes"] = profile.dram_bytes
     result["engines"] = dict(profile.engines)
     return result
+
+
+def _in_a_row(entry: KernelEntry, cycles: float | None) -> KernelEntry:
+    """A kernel's entry with the bounds of the cycles that it adds to the kernels before it."""
+    if cycles is None or entry.physical_bound is None or entry.granule_bound is None:
+        return entry
+    bounds = {
+        name: min(getattr(entry, name), cycles) for name in ("physical_bound", "granule_bound")
+    }
+    return replace(entry, **bounds)
 
 
 def _add_times(kernels: list[dict[str, Any]], clock: float, profile: Profile | None) -> None:

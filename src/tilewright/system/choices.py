@@ -22,6 +22,9 @@ class PlannerChoice:
     """Each option's values; FILE is any path."""
     cuts_tiles: bool = True
     """True if it cuts tiles for memories that software manages."""
+    maker: str = ""
+    """Module and name of the function that makes it (planners/registry.py); "" for the machine's
+    cost model, which planning has without one."""
 
     @property
     def help(self) -> str:
@@ -30,13 +33,17 @@ class PlannerChoice:
         return f"{self.meaning}; {options}" if options else self.meaning
 
 
+_PLANNERS = "tilewright.planning.planners"
+
 PLANNERS: Mapping[str, PlannerChoice] = {
     "model": PlannerChoice(
         "the best of the whole space by the machine's cost model (the default)", cuts_tiles=False
     ),
     "exact": PlannerChoice("the same, by name, on machines whose software manages the memories"),
     "greedy": PlannerChoice(
-        "DLIR's partitioning", {"start": ("one", "granule"), "buffers": ("auto", "1", "2")}
+        "DLIR's partitioning",
+        {"start": ("one", "granule"), "buffers": ("auto", "1", "2")},
+        maker=f"{_PLANNERS}.greedy:greedy",
     ),
     "ldm": PlannerChoice(
         "swTVM's tiles, loop orders and parts (cores get operands from those of their row or "
@@ -46,31 +53,42 @@ PLANNERS: Mapping[str, PlannerChoice] = {
             "buffers": ("auto", "1", "2"),
             "share": ("none", "mesh", "broadcast"),
         },
+        maker=f"{_PLANNERS}.ldm.planner:ldm",
     ),
-    "rows": PlannerChoice("swTVM's baseline, rows fetched for each use, as OpenACC compilers do"),
+    "rows": PlannerChoice(
+        "swTVM's baseline, rows fetched for each use, as OpenACC compilers do",
+        maker=f"{_PLANNERS}.rows:rows",
+    ),
     "space": PlannerChoice(
         "the best of the strategies that a file lists for some nodes (docs/scheduling.md), other "
         "kernels by the model",
         {"file": ("FILE",)},
+        maker=f"{_PLANNERS}.by_node:space",
     ),
     "stationary": PlannerChoice(
         "products whose operand or result stays on the chip (the DaVinci thesis), other kernels by "
         "the model",
         {"kind": ("os", "is", "ws"), "buffers": ("1", "2")},
+        maker=f"{_PLANNERS}.stationary:stationary",
     ),
     "swatop": PlannerChoice(
         "swATOP's static model over all of its strategies, the best few of which the machine's "
         "cost model chooses from",
         {"top": ("1", "4", "16"), "share": ("mesh", "none")},
+        maker=f"{_PLANNERS}.swatop:swatop",
     ),
     "blackbox": PlannerChoice(
-        "the machine's cost model asked for all of swatop's strategies", {"share": ("mesh", "none")}
+        "the machine's cost model asked for all of swatop's strategies",
+        {"share": ("mesh", "none")},
+        maker=f"{_PLANNERS}.swatop:swatop",
     ),
     "measured": PlannerChoice(
-        "the best candidates, run on the processor at hand", cuts_tiles=False
+        "the best candidates, run on the processor at hand",
+        cuts_tiles=False,
+        maker=f"{_PLANNERS}.measured:measured",
     ),
 }
-"""Every planner (planning/planners/registry.py makes them)."""
+"""Every planner that can be asked for, by name."""
 
 FUSION_SEARCHES = ("exact", "paths", "greedy")
 """Searches that choose groups of kernels (network/fusion/search/)."""

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Machine, Memory, parse_expression
-from tilewright.memory import align_up
 from tilewright.numerics.element_types import size_of
 from tilewright.planning.chains.circular import first_places, rows_in_buffer
 from tilewright.planning.chains.inner import Inner
@@ -24,8 +23,7 @@ from tilewright.planning.chains.once import once
 from tilewright.planning.chains.tiles import Kept, Rows, Slide, Span, Tile, loops_of
 from tilewright.planning.chains.units import Place, Unit, packed
 from tilewright.planning.cost.bounds import bandwidth_of
-from tilewright.planning.space.footprint import Counts, Ints, holds_sums, run_elements
-from tilewright.simulate.commands import transfer_bytes
+from tilewright.planning.space.footprint import Counts, Ints, holds_sums
 
 
 @dataclass
@@ -227,21 +225,14 @@ class Tiling:
         return self.shape.moved[key]
 
     def _bytes_moved(self, index: int) -> Ints:
-        place = self.places.all[index]
-        move = place.fill or place.flush
-        assert move is not None
-        lengths, count = self._lengths_moved(index), len(self.visits(index))
-        size = prod(lengths, start=place.element_bytes)
-        if move.transaction == 1 and not move.efficiency:
-            return np.broadcast_to(size, count)
-        run = run_elements(place.operand, lengths) * place.element_bytes
-        return np.broadcast_to(transfer_bytes(move, run, -(-size // np.maximum(run, 1))), count)
+        size = self.places.all[index].moved_bytes(self._lengths_moved(index))
+        return np.broadcast_to(size, len(self.visits(index)))
 
     @cached_property
     def transfers(self) -> dict[int, Ints]:
         """By buffer, the bytes of its transfers, with those of buffers that travel along."""
         known = self.places.all
-        moved = {n: self.moved(n) for n, p in enumerate(known) if p.fill or p.flush}
+        moved = {n: self.moved(n) for n, place in enumerate(known) if place.move}
         for index, place in enumerate(known):
             if place.host and index in moved:
                 leader = self.leader(index)
@@ -302,7 +293,7 @@ class Tiling:
     def _busy(self) -> dict[str, float]:
         busy: dict[str, float] = {}
         for index, place in enumerate(self.places.all):
-            move = place.fill or place.flush
+            move = place.move
             if move is not None:
                 cycles = self._bytes(index) / move.bytes_per_cycle
                 busy[move.engine] = busy.get(move.engine, 0.0) + cycles
@@ -326,9 +317,8 @@ class Tiling:
         """Bytes through main memory, and each other that holds operands."""
         total = dict.fromkeys(self.machine.homes, 0)
         for index, place in enumerate(self.places.all):
-            move = place.fill or place.flush
             for name in total:
-                if move is not None and name in (move.source, move.target):
+                if place.move and name in (place.move.source, place.move.target):
                     total[name] += self._bytes(index)
         return total
 
@@ -393,10 +383,7 @@ class Tiling:
     def _bytes_of(self, index: int, lengths: Sequence[int]) -> int:
         """Bytes of a box of such lengths in a buffer."""
         place = self.places.all[index]
-        size = self.element(place)
-        for granule, length in zip(place.granules, lengths, strict=True):
-            size *= -(-length // granule) * granule
-        return align_up(size, max(memory.granule for memory in place.memories))
+        return place.slot_bytes(lengths, self.element(place))
 
     @once
     def _largest(self, index: int) -> list[int]:
@@ -465,7 +452,7 @@ class Tiling:
         """Slots of a group of buffers at most: more than two for a kernel alone whose moves run
         ahead, if engines do not wait for signals before each."""
         asked = self.machine.synchronisation
-        moves = [self.places.all[n].fill or self.places.all[n].flush for n in group]
+        moves = [self.places.all[n].move for n in group]
         ahead = all(move is not None and move.in_flight > 1 for move in moves)
         return 4 if self.modelled_cycles and ahead and not (asked.signals and asked.stalls) else 2
 
@@ -482,7 +469,7 @@ class Tiling:
         place, last = self.places.all[index], self.units[-1].primitive.engine
         if sum(self.levels(index)) == 0:
             return False
-        if place.fill or place.flush or place.made_by is None:
+        if place.move or place.made_by is None:
             return True
         return self.units[place.made_by].primitive.engine != last
 
@@ -490,7 +477,7 @@ class Tiling:
         """Return the sort key of a group of buffers for the order in which second slots are
         assigned."""
         first = self.places.all[group[0]]
-        transfers = any(self.places.all[n].fill or self.places.all[n].flush for n in group)
+        transfers = any(self.places.all[n].move for n in group)
         inner = max(self.levels(index)[1] for index in group)
         size = max(self.most_visits(n) * self._room(n, 1) for n in group)
         return -int(inner > 0), not transfers, -size, first.name

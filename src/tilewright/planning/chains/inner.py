@@ -262,7 +262,7 @@ class _Nests:
     def _places(self, level: int | None) -> tuple[Place, ...]:
         """The buffers of a level that moves fill or empty."""
         mine = (p for p in self.of.places.all if p.unit == self.number and p.level == level)
-        return tuple(p for p in mine if (p.fill or p.flush) and (level is not None or not p.staged))
+        return tuple(p for p in mine if p.move and (level is not None or not p.staged))
 
     def _left(self, level: int | None) -> Iterator[tuple[str, int]]:
         """The room in each memory of a level; levels around and other kernels have their parts."""

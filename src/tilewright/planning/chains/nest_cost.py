@@ -17,8 +17,7 @@ import numpy as np
 from tilewright.machine import Machine, Move, parse_expression
 from tilewright.planning.chains.units import Place, Unit
 from tilewright.planning.cost.bounds import main_bandwidth
-from tilewright.planning.space.footprint import holds_sums, run_elements
-from tilewright.simulate.commands import transfer_bytes
+from tilewright.planning.space.footprint import holds_sums
 
 Sizes = Mapping[str, Any]
 """Sizes of tiles by dim: columns, or one number for all of them."""
@@ -61,7 +60,7 @@ class Buffers:
 
     def move(self, number: int) -> Move:
         """The move of a buffer."""
-        move = self.places[number].fill or self.places[number].flush
+        move = self.places[number].move
         assert move is not None
         return move
 
@@ -70,18 +69,11 @@ class Buffers:
         total = 0
         for guest in self.guests[number]:
             place = self.places[guest]
-            size: Any = place.element_bytes
+            element: Any = place.element_bytes
             if place.made_by is not None:
-                size = np.where(sums, max(size, self.accumulator), size)
-            axes = zip(place.operand.access, place.operand.shape, place.granules, strict=True)
-            for axis, extent, granule in axes:
-                if set(place.apart).isdisjoint(axis.dims):
-                    length = np.minimum(axis.span(sizes), extent)
-                else:
-                    length = prod(sizes[dim] for dim in axis.dims if dim not in place.apart)
-                size = size * (-(-length // granule) * granule)
-            step = place.memory.granule
-            total = total + -(-size // step) * step
+                element = np.where(sums, max(element, self.accumulator), element)
+            lengths = _lengths(place, sizes, leaving_out=place.apart)
+            total = total + place.slot_bytes(lengths, element)
         return total
 
     def moved(self, number: int, sizes: Sizes) -> Any:
@@ -89,26 +81,25 @@ class Buffers:
         total = 0
         for guest in self.guests[number]:
             place = self.places[guest]
-            move, operand = self.move(guest), place.operand
-            lengths: list[Any] = []
-            for axis, extent in zip(operand.access, operand.shape, strict=True):
-                if set(place.apart).isdisjoint(axis.dims):
-                    lengths.append(np.minimum(axis.span(sizes), extent))
-                else:  # Each window comes whole.
-                    lengths.append(prod(sizes[dim] for dim in axis.dims))
-            size: Any = place.element_bytes
-            for length in lengths:
-                size = size * length
-            if move.transaction > 1 or move.efficiency:
-                run = run_elements(operand, lengths) * place.element_bytes
-                size = transfer_bytes(move, run, -(-size // np.maximum(run, 1)))
-            total = total + size
+            total = total + place.moved_bytes(_lengths(place, sizes))
         return total
 
     def sums(self, reduced: Any) -> Any:
         """Return True where the result's buffer next to the primitive holds sums, given where a
         reduction is cut."""
         return reduced | holds_sums(self.unit.kernel, self.unit.primitive)
+
+
+def _lengths(place: Place, sizes: Sizes, leaving_out: Sequence[str] = ()) -> list[Any]:
+    """Per axis, the largest length of a buffer's box; where windows come one by one, the product of
+    the dims, some of them left out."""
+    lengths: list[Any] = []
+    for axis, extent in zip(place.operand.access, place.operand.shape, strict=True):
+        if set(place.apart).isdisjoint(axis.dims):
+            lengths.append(np.minimum(axis.span(sizes), extent))
+        else:
+            lengths.append(prod(sizes[dim] for dim in axis.dims if dim not in leaving_out))
+    return lengths
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import inf, prod
+from typing import Any
+
+import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.chains.links import links_of, renamed_axes, waiting_memory
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.space.footprint import hosts_of, path_of
+from tilewright.planning.space.footprint import hosts_of, path_of, run_elements
 from tilewright.planning.space.levels import input_levels, on_the_way, result_levels
 from tilewright.planning.space.windows import beside
+from tilewright.simulate.commands import transfer_bytes
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,30 @@ class Place:
         return (self.memory, *self.alternatives)
 
     @property
+    def move(self) -> Move | None:
+        """The move that fills or empties it; None where primitives, or other buffers' moves, do."""
+        return self.fill or self.flush
+
+    def moved_bytes(self, lengths: Sequence[Any]) -> Any:
+        """Bytes of a transfer of a box of these lengths (numbers or columns), as the bandwidth of
+        the buffer's move counts them."""
+        move, size = self.move, prod(lengths, start=self.element_bytes)
+        assert move is not None
+        if move.transaction == 1 and not move.efficiency:
+            return size
+        run = run_elements(self.operand, lengths) * self.element_bytes
+        return transfer_bytes(move, run, -(-size // np.maximum(run, 1)))
+
+    def slot_bytes(self, lengths: Sequence[Any], element: Any) -> Any:
+        """Bytes of a slot for a box of these lengths, of elements of ``element`` bytes, in whole
+        granules of whichever memory may hold it."""
+        size = element
+        for granule, length in zip(self.granules, lengths, strict=True):
+            size = size * (-(-length // granule) * granule)
+        step = max(memory.granule for memory in self.memories)
+        return -(-size // step) * step
+
+    @property
     def has_rows(self) -> bool:
         """True if a part of a tile's results needs a part of it."""
         return self.flush is not None or self.operand.role in ("input", "residual")
@@ -237,7 +265,7 @@ class Places:
         kinds: list[CommandKind] = []
         for number, unit in enumerate(self.units):
             for index, place in enumerate(self.all):
-                move = place.fill or place.flush
+                move = place.move
                 if place.unit != number or move is None or place.host:
                     continue
                 guests = [n for n, p in enumerate(self.all) if p.host == place.name]
@@ -381,7 +409,8 @@ class Places:
         unit = self.units[number]
         operand, storage = unit.kernel.output, unit.primitive.operands["output"]
         home = self.homes.get(operand.name)
-        outer = self.machine.main if home is None else self.all[home].memory.name
+        outer = operand.resident_in or self.machine.main
+        outer = outer if home is None else self.all[home].memory.name
         target = home
         path = self._hops(operand, outer, storage, output=True)
         others = storage.alternatives if home is None and len(path) == 1 else ()

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine import Machine
@@ -18,6 +20,9 @@ from tilewright.planning.planners.papers.scheduling import Scheduling
 from tilewright.planning.planners.papers.strategies import ScheduleSpace, count, strategies
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.space.mesh import Mesh
+
+if TYPE_CHECKING:
+    from tilewright.planning.planners.registry import Request
 
 Steps = Callable[[Scheduling], None]
 """Splits, orders and buffers the loops of one kernel."""
@@ -135,3 +140,16 @@ def best_of(
         often = reasons.most_common(1)
         raise refuse("space-empty", reason, space.where, often[0][0] if often else "")
     return replace(best, candidates=size, priced=len(known))
+
+
+@contextmanager
+def space(request: Request) -> Generator[ByNode]:
+    """The planner of a file of strategies. Leaving the context raises an error if no planned kernel
+    computes a node that the file names."""
+    file = request.options.get("file")
+    if not file:
+        raise refuse("option-planner", "names no file of spaces", "space", "space{file=FILE}")
+    mesh = request.mesh if request.mesh and request.mesh.cores == request.machine.cores else None
+    planner = by_spaces(Path(file), request.machine, mesh)
+    yield planner
+    planner.check()

@@ -161,13 +161,11 @@ def _kind(cost: float, moved: float) -> tuple[str, str]:
     return f"{cost:.7g}", f"{moved:.7g}"
 
 
-def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
-    """The best by cost, of those that mirror each other the first found."""
+def _distinct(candidates: list[Candidate]) -> list[Candidate]:
+    """The candidates by cost, of those that mirror each other the first found."""
     by_kind: dict[tuple[str, str], Candidate] = {}
     for candidate in sorted(candidates, key=lambda c: (c.cost, c.moved_bytes)):
         by_kind.setdefault(candidate.kind, candidate)
-        if len(by_kind) == keep:
-            break
     return list(by_kind.values())
 
 
@@ -234,7 +232,7 @@ def plan_exact(
     if not every:
         reason = f"no plan takes less than {budget.limit:,.0f} cycles"
         raise refuse("plan-limit", reason, kernel.symbol, "raise Budget.limit")
-    candidates = _distinct(every, len(every))
+    candidates = _distinct(every)
     # The best of every primitive is among them: the cost may misjudge all of another one's.
     firsts = [s.candidates[0] for _, s in searches if timer]
     kept = {id(c) for c in (*candidates[:keep], *firsts)}

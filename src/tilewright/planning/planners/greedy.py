@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,6 +41,9 @@ from tilewright.planning.space.nests import (
 )
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space.tilings import Space, no_tile_fits, uncrossed
+
+if TYPE_CHECKING:
+    from tilewright.planning.planners.registry import Made, Request
 
 ENOUGH = 1 << 30
 """Slots of tilings that stay as a whole."""
@@ -102,6 +106,11 @@ class Greedy:
                 if tiling is not None:
                     return [_plan_of(tiling, slots, steps)]
         raise no_tile_fits(kernel, machine, (use.memory for use in uses))
+
+
+def greedy(request: Request) -> Made:
+    """The planner with the options that are asked for."""
+    return request.of(Greedy(request.options.get("start", "one"), request.buffers(AUTOMATIC)))
 
 
 def grow(space: Space, slots: int) -> tuple[Space | None, int]:

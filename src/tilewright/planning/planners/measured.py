@@ -7,15 +7,22 @@ budget allows; what was measured once is looked up (measurements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.caches import in_place_planning
 from tilewright.planning.planners.measurements import Measurements
 from tilewright.planning.schedule import Schedule
+
+if TYPE_CHECKING:
+    from tilewright.planning.planner import Ask
+    from tilewright.planning.planners.registry import Request
 
 Measure = Callable[[Kernel, Machine, Sequence[Schedule]], list[float]]
 """Seconds that one core takes for each schedule of a kernel."""
@@ -80,3 +87,16 @@ def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | 
         timed=len(have),
         planner="measured",
     )
+
+
+@contextmanager
+def measured(request: Request) -> Generator[Ask]:
+    """Schedules that were measured, or, by the planner ``measured``, are now."""
+    machine, measure = request.machine, request.measure
+    if measure is None:
+        raise refuse("target-measure", f"{machine.name} is not this computer to measure on")
+    with Measurements(request.database or ":memory:", request.built) as known:
+        if request.name == "measured":
+            yield lambda kernel: plan_measured(kernel, machine, measure, known)
+        else:
+            yield lambda kernel: best_known(kernel, machine, known)

@@ -1,6 +1,6 @@
-"""The planners by name: what makes each, from its options, for a machine.
+"""The planners by name, each made from its options for a machine.
 
-``system.choices.PLANNERS`` says what each does and which options it takes, for ``--help``.
+``system.choices.PLANNERS`` lists them, with the function that makes each.
 """
 
 from __future__ import annotations
@@ -9,22 +9,13 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from tilewright.errors import choose, refuse
 from tilewright.machine import Machine
 from tilewright.planning import Ask, Planner, Search, Timer
-from tilewright.planning.domain import Kernel
-from tilewright.planning.plan import Plan
-from tilewright.planning.planners.by_node import by_spaces
-from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
-from tilewright.planning.planners.ldm.buffers import BLOCK
-from tilewright.planning.planners.ldm.planner import Ldm
-from tilewright.planning.planners.measured import Measure, best_known, plan_measured
-from tilewright.planning.planners.measurements import Measurements
-from tilewright.planning.planners.rows import Rows
-from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
-from tilewright.planning.planners.swatop import Swatop
+from tilewright.planning.planners.measured import Measure
 from tilewright.planning.space.mesh import Mesh
 from tilewright.system.choices import PLANNERS
 
@@ -45,15 +36,18 @@ class Request:
     database: str | Path | None = None
     mesh: Mesh | None = None
 
-    def of(self, search: Search) -> AbstractContextManager[Ask]:
-        """A planner by a search of its own."""
-        return nullcontext(Planner(self.machine, self.timer, search=search).plan)
+    def searching(self, search: Search) -> Planner:
+        """The planner by a search of its own."""
+        return Planner(self.machine, self.timer, search=search)
 
-    @property
-    def buffers(self) -> int:
-        """Slots of each buffer."""
+    def of(self, search: Search) -> Made:
+        """``searching`` in a context that has nothing to close."""
+        return nullcontext(self.searching(search).plan)
+
+    def buffers(self, automatic: int) -> int:
+        """Slots of each buffer; ``automatic`` where the planner is to choose."""
         text = self.options.get("buffers", "auto")
-        return AUTOMATIC if text == "auto" else int(text)
+        return automatic if text == "auto" else int(text)
 
     def sharing_mesh(self) -> Mesh | None:
         """The mesh over which cores share operands, if they are told to; refuses it where there is
@@ -70,84 +64,6 @@ class Request:
 
 Made = AbstractContextManager[Ask | None]
 """A context whose value is a planner, or None for the machine's cost model."""
-
-
-def _model(request: Request) -> Made:
-    """The machine's cost model; with a database, the measured schedules that it has."""
-    return nullcontext() if request.database is None else _measured(request)
-
-
-@contextmanager
-def _measured(request: Request) -> Generator[Ask | None]:
-    """Schedules that were measured, or are now."""
-    machine, measure = request.machine, request.measure
-    if measure is None:
-        raise refuse("target-measure", f"{machine.name} is not this computer to measure on")
-    with Measurements(request.database or ":memory:", request.built) as known:
-        if request.name == "measured":
-            yield lambda kernel: plan_measured(kernel, machine, measure, known)
-        else:
-            yield lambda kernel: best_known(kernel, machine, known)
-
-
-def _greedy(request: Request) -> Made:
-    return request.of(Greedy(start=request.options.get("start", "one"), buffers=request.buffers))
-
-
-def _ldm(request: Request) -> Made:
-    search = Ldm(
-        block=int(request.options.get("block", str(BLOCK))),
-        buffers=request.buffers,
-        mesh=request.sharing_mesh(),
-        broadcast=request.options.get("share") == "broadcast",
-    )
-    return request.of(search)
-
-
-def _swatop(request: Request) -> Made:
-    request.sharing_mesh()
-    mesh = None if request.options.get("share") == "none" else request.mesh
-    top = int(request.options.get("top", "1"))
-    return request.of(Swatop(top, request.name == "blackbox", mesh))
-
-
-def _stationary(request: Request) -> Made:
-    kind: Kind = next(kind for kind in KINDS if kind == request.options.get("kind", "os"))
-    search = Stationary(kind, int(request.options.get("buffers", "1")))
-    planner = Planner(request.machine, request.timer, search=search)
-
-    def products(kernel: Kernel) -> Plan | None:
-        return planner.plan(kernel) if is_product(kernel) else None
-
-    return nullcontext(products)
-
-
-@contextmanager
-def _space(request: Request) -> Generator[Ask]:
-    """The planner of a file of strategies. Leaving the context raises an error if no planned kernel
-    computes a node that the file names."""
-    file = request.options.get("file")
-    if not file:
-        raise refuse("option-planner", "names no file of spaces", "space", "space{file=FILE}")
-    mesh = request.mesh if request.mesh and request.mesh.cores == request.machine.cores else None
-    planner = by_spaces(Path(file), request.machine, mesh)
-    yield planner
-    planner.check()
-
-
-MAKERS: Mapping[str, Callable[[Request], Made]] = {
-    "model": _model,
-    "exact": lambda request: nullcontext(),
-    "greedy": _greedy,
-    "ldm": _ldm,
-    "rows": lambda request: request.of(Rows()),
-    "space": _space,
-    "stationary": _stationary,
-    "swatop": _swatop,
-    "blackbox": _swatop,
-    "measured": _measured,
-}
-"""The functions that make each of ``PLANNERS``, by name."""
 
 
 @contextmanager
@@ -180,9 +96,13 @@ def planner_of(
             raise refuse(
                 "option-planner", f"{name} uses no database of measured schedules", help="model"
             )
-    with MAKERS[name](
-        Request(name, machine, options, timer, measure, built, database, mesh)
-    ) as ask:
+    maker = PLANNERS["measured" if name == "model" and database else name].maker
+    if not maker:
+        yield None
+        return
+    module, function = maker.split(":")
+    make: Callable[[Request], Made] = getattr(import_module(module), function)
+    with make(Request(name, machine, options, timer, measure, built, database, mesh)) as ask:
         yield ask
 
 

@@ -12,6 +12,7 @@ It is a baseline: programs that run, whose transfers can be counted, and which l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, Kernel
@@ -25,6 +26,9 @@ from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.planners.stated import stated_plan, stated_schedule, tiling
 from tilewright.planning.space.footprint import uses_of
 from tilewright.planning.space.tilings import no_tile_fits
+
+if TYPE_CHECKING:
+    from tilewright.planning.planners.registry import Made, Request
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Rows:
         schedule = stated_schedule(space, order, slots, grid, machine)
         plan = stated_plan(kernel, machine, schedule, "rows")
         return plan if timer is None or machine.cores > 1 else timed(plan, kernel, timer)
+
+
+def rows(request: Request) -> Made:
+    """The planner, which has no options."""
+    return request.of(Rows())
 
 
 def highest_dims(kernel: Kernel, primitive: Primitive) -> list[str]:

@@ -23,9 +23,10 @@ divides, all multiples are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
@@ -35,6 +36,9 @@ from tilewright.planning.plan import Budget, Plan, Timer, timed
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space.levels import paths_of
+
+if TYPE_CHECKING:
+    from tilewright.planning.planners.registry import Made, Request
 
 Kind = Literal["is", "ws", "os"]
 KINDS: tuple[Kind, ...] = ("is", "ws", "os")
@@ -215,6 +219,13 @@ class Stationary:
             for operand in kernel.operands
         )
         return Schedule(primitive.name, tuple(levels), buffers, staged=tuple(staged))
+
+
+def stationary(request: Request) -> Made:
+    """The planner of products with the options that are asked for."""
+    kind: Kind = next(kind for kind in KINDS if kind == request.options.get("kind", "os"))
+    planner = request.searching(Stationary(kind, int(request.options.get("buffers", "1"))))
+    return nullcontext(lambda kernel: planner.plan(kernel) if is_product(kernel) else None)
 
 
 @dataclass(frozen=True)

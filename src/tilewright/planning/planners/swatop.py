@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,9 @@ from tilewright.planning.space.mesh import (
 from tilewright.planning.space.nests import Nest, moves_of, nests_of, trips_of
 from tilewright.planning.space.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space.tilings import Space, crossed, no_tile_fits, uncrossed
+
+if TYPE_CHECKING:
+    from tilewright.planning.planners.registry import Made, Request
 
 Floats = NDArray[np.float64]
 
@@ -366,3 +370,11 @@ class Swatop:
         ]
         order = [dim for dim in group.order if int(space.trips(dim)[0]) > 1]
         return stated_schedule(space, order, slots, dict(group.grid), machine, group.exchanged)
+
+
+def swatop(request: Request) -> Made:
+    """The planner with the options that are asked for; ``blackbox`` measures all strategies."""
+    request.sharing_mesh()
+    mesh = None if request.options.get("share") == "none" else request.mesh
+    top = int(request.options.get("top", "1"))
+    return request.of(Swatop(top, request.name == "blackbox", mesh))

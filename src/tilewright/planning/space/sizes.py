@@ -2,11 +2,9 @@
 
 Candidate sizes of a dim of extent D are ceil(D / n) for every n: any other size needs as many tiles
 as one of these and only makes the last one smaller. Where compute is rounded to a granule g they
-are g * ceil(ceil(D / g) / n), because sizes in between compute no less and hold more; but under
-windows that overlap ceil(D / n), where that computes as little: of 54 points two tiles of 27 take
-as many granules of 16 as tiles of 32 and 22, and the larger one loads less. Two kinds of sizes are
-tried only when nothing else fits, or what fits is far from the bound: sliding windows cut into
-parts (the halo is loaded for every part), and sizes below the granule.
+are g * ceil(ceil(D / g) / n), because sizes in between compute no less and hold more. Two kinds of
+sizes are tried only when nothing else fits, or what fits is far from the bound: sliding windows cut
+into parts (the halo is loaded for every part), and sizes below the granule.
 """
 
 from __future__ import annotations
@@ -30,25 +28,15 @@ FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
 
 
 def candidate_sizes(
-    extent: int,
-    granule: int = 1,
-    limit: int | None = None,
-    small: bool = False,
-    even: bool = False,
+    extent: int, granule: int = 1, limit: int | None = None, small: bool = False
 ) -> list[int]:
-    """Tile sizes worth trying along a dim, descending; ``small`` adds those below the granule.
-
-    With ``even`` tiles need not begin at whole granules: where as many of equal size take as many
-    granules, those sizes are tried.
-    """
+    """Tile sizes worth trying along a dim, descending; ``small`` adds those below the granule."""
     most = min(limit or extent, extent)
     if extent <= granule:
         sizes = {extent}
     else:
         blocks = -(-extent // granule)
         sizes = {min(-(-blocks // n) * granule, extent) for n in range(1, blocks + 1)}
-        if even:
-            sizes = {_evened(extent, size, granule) for size in sizes}
     if most < extent:
         sizes.add(max(most // granule * granule, 1) if most >= granule else most)
     if small:
@@ -61,13 +49,6 @@ def candidate_sizes(
 def _is_even_part(size: int, extent: int) -> bool:
     """Return True if tiles of the size are the smallest that give the same number of tiles."""
     return size == -(-extent // -(-extent // size))
-
-
-def _evened(extent: int, size: int, granule: int) -> int:
-    """The size that makes as many tiles equally large, if that takes no more granules."""
-    trips = -(-extent // size)
-    equal = -(-extent // trips)
-    return equal if trips * -(-equal // granule) == -(-extent // granule) else size
 
 
 def tile_sizes(
@@ -89,7 +70,6 @@ def tile_sizes(
     products = kernel.anchor.operation in (*PRODUCTS, "sparse_product")
     operands = [use.operand for use in uses]
     windows = overlapping(operands, extents, reduction) if products else set(reduction)
-    slid = _slid(uses, extents, reduction) if primitive.sizes != "fixed" else set[str]()
     sizes: dict[str, Ints] = {}
     for dim in (*reduction, *(d for d in extents if d not in reduction)):
         extent = extents[dim]
@@ -100,9 +80,7 @@ def tile_sizes(
             candidates = [extent]
         else:
             between = dim not in primitive.blocks
-            candidates = candidate_sizes(
-                extent, granule, limit, small and between, even=between and dim in slid
-            )
+            candidates = candidate_sizes(extent, granule, limit, small and between)
         sizes[dim] = np.array(candidates, np.int64)
     return sizes
 
@@ -117,17 +95,5 @@ def overlapping(
             steps = [abs(c) for d, c in axis.terms if d not in reduction and extents.get(d, 1) > 1]
             for dim, c in axis.terms:
                 if dim in reduction and any(step < abs(c) * extents[dim] for step in steps):
-                    dims.add(dim)
-    return dims
-
-
-def _slid(uses: Sequence[Use], extents: dict[str, int], reduction: Sequence[str]) -> set[str]:
-    """Parallel dims along which windows overlap, such as oh."""
-    dims: set[str] = set()
-    for use in uses:
-        for axis in use.operand.access:
-            spans = [abs(c) * extents[dim] for dim, c in axis.terms if dim in reduction]
-            for dim, c in axis.terms:
-                if dim not in reduction and any(abs(c) < span for span in spans):
                     dims.add(dim)
     return dims

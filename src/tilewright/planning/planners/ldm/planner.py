@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
+from typing import TYPE_CHECKING
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
@@ -42,6 +43,9 @@ from tilewright.planning.space.mesh import (
 )
 from tilewright.planning.space.sizes import tile_sizes
 from tilewright.planning.space.tilings import Space, no_tile_fits
+
+if TYPE_CHECKING:
+    from tilewright.planning.planners.registry import Made, Request
 
 DIVISIONS = 8
 """Cuts of the result for a mesh that are planned, those first of which a core moves least."""
@@ -154,6 +158,18 @@ class Ldm:
         if sizes is None:
             raise no_tile_fits(kernel, machine, (use.memory for use in uses))
         return of(sizes), state.steps
+
+
+def ldm(request: Request) -> Made:
+    """The planner with the options that are asked for."""
+    return request.of(
+        Ldm(
+            int(request.options.get("block", str(BLOCK))),
+            request.buffers(AUTOMATIC),
+            request.sharing_mesh(),
+            request.options.get("share") == "broadcast",
+        )
+    )
 
 
 def tensors_of(uses: tuple[Use, ...]) -> tuple[Tensor, ...]:
