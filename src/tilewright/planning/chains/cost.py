@@ -61,6 +61,14 @@ class Tiling:
         return dict(self.shape.sizes)
 
     @property
+    def described(self) -> object:
+        """What the commands depend on but for the machine: tiles, loops, slots, memories."""
+        slots, homes = sorted(self.slots.items()), [memory.name for memory in self.homes]
+        inner = tuple((inner.loops, inner.levels) for inner in self.inner)
+        sizes = tuple(self.shape.sizes.values())
+        return sizes, self.order, inner, self.kept, tuple(slots), tuple(homes)
+
+    @property
     def count(self) -> int:
         """Number of outer tiles."""
         return prod(self.trips)

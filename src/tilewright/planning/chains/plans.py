@@ -22,6 +22,7 @@ from math import inf
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.chains.cost import Tiling
+from tilewright.planning.chains.known import figures_of
 from tilewright.planning.chains.space import Candidates, Search
 from tilewright.planning.chains.units import Places, Unit, units_of
 from tilewright.planning.cost.bounds import (
@@ -65,7 +66,9 @@ def plan_chain(
         candidates: list[Candidates] = []
         for unit in units:
             try:
-                candidates.append(Candidates(Places(unit, machine), machine, cut))
+                places = Places(unit, machine)
+                figures = figures_of(kernel, unit, places)
+                candidates.append(Candidates(places, machine, figures, cut))
             except TilewrightError as error:
                 failures.append(error)
         search = Search(candidates, limit)
