@@ -145,6 +145,7 @@ def sweep_command(
 def say_rows(rows: Rows) -> None:
     """Print a table of rows: all of a few, of many those that no other row betters."""
     from tilewright.machine.energy import joules
+    from tilewright.runtime.glance import duration
 
     keys = list(dict.fromkeys(key for row in rows for key in row.values))
     models = len({row.model for row in rows}) > 1
@@ -153,6 +154,10 @@ def say_rows(rows: Rows) -> None:
     heads = [*(["model"] * models), *(["planner"] * planners), *keys]
     heads += ["cycles", "seconds", "of bound", "moved bytes"]
     lines = [[*_settings(row, keys, models, planners), *_costs(row)] for row in shown[:SHOWN]]
+    if any(row.total_seconds is not None for row in rows):
+        heads.append("with host")
+        for row, line in zip(shown, lines, strict=False):
+            line.append("-" if row.total_seconds is None else duration(row.total_seconds))
     if any(row.energy_pj is not None for row in rows):
         heads.append("energy")
         for row, line in zip(shown, lines, strict=False):

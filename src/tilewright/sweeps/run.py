@@ -76,7 +76,8 @@ def sweep(
     for each in space.planners:
         check_planner(each)
     memories = [memory.name for memory in machine.memories if memory.name != machine.main]
-    aims = objectives_of(objectives, space, memories)
+    host = machine.host is not None
+    aims = objectives_of(objectives, space, memories, host=host)
     points, count = search_of(search, space, aims, samples, seed)
     place = None if output is None else checked(Path(output))
     if numbers is not None:
