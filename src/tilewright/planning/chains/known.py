@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
+from tilewright.planning.chains.rooms import Rooms
 from tilewright.planning.chains.units import Places, Unit
 from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Budget, Plan
 
 MOST_CHAINS = 256
 """Chains whose figures a process keeps, those that were asked for last."""
+
+MOST_PLANS = 10_000
+"""Chains on machines of some rates whose plans a process keeps, likewise."""
 
 MOST_MACHINES = 64
 """Machines whose texts a process keeps."""
@@ -71,6 +76,7 @@ class Figures:
 
 
 _figures: OrderedDict[object, Figures] = OrderedDict()
+_plans: OrderedDict[object, list[tuple[dict[str, int], list[Rooms], Plan]]] = OrderedDict()
 _texts: OrderedDict[int, tuple[Machine, str, str]] = OrderedDict()
 
 
@@ -90,6 +96,33 @@ def figures_of(kernel: Kernel, units: Sequence[Unit], places: Places) -> Figures
         _figures.popitem(last=False)
     known.join(places)
     return known
+
+
+def known_plan(
+    kernel: Kernel,
+    machine: Machine,
+    budget: Budget | None,
+    search: Callable[[], tuple[Plan, list[Places]]],
+) -> Plan:
+    """The plan that a search finds: of one for other sizes of memories, if each question that it
+    has asked of sizes has the same answer here (rooms.py); what a search refuses, it refuses anew.
+    """
+    form, names = canonical(kernel)
+    limits = None if budget is None else (budget.limit, budget.timed)
+    key = form, tuple(names), limits, texts_of(machine)[1]
+    sizes = {memory.name: memory.bytes or 0 for memory in machine.memories}
+    found = _plans.setdefault(key, [])
+    _plans.move_to_end(key)
+    while len(_plans) > MOST_PLANS:
+        _plans.popitem(last=False)
+    for before, rooms, plan in found:
+        more = {name: size - before[name] for name, size in sizes.items()}
+        if all(room.hold(more) for room in rooms):
+            return plan
+    plan, looked = search()
+    if not any(places.is_deep for places in looked):
+        found.append((sizes, [places.rooms for places in looked], plan))
+    return plan
 
 
 def texts_of(machine: Machine) -> tuple[str, str]:

@@ -300,7 +300,10 @@ class Search:
         prices = next(c.figures.prices for c in self.candidates if c.places is tiling.places)
         if tiling.places.is_deep:
             return Commands(tiling).cycles()
-        key = texts_of(tiling.machine)[1], tiling.described
+        inner = tuple((inner.loops, inner.levels) for inner in tiling.inner)
+        loops = tuple(tiling.shape.sizes.values()), tiling.order, inner, tiling.kept
+        homes = tuple(memory.name for memory in tiling.homes)
+        key = texts_of(tiling.machine)[1], loops, tuple(sorted(tiling.slots.items())), homes
         if key not in prices:
             prices[key] = Commands(tiling).cycles()
         return prices[key]
