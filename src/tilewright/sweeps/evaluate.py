@@ -270,7 +270,7 @@ class Costs:
     moved_bytes: int
     peak_bytes: Mapping[str, int]
     energies: Sequence[Mapping[str, float]]
-    """Of each kernel, picojoules by part, without those at rest."""
+    """The picojoules of each kernel by part, without those at rest."""
     kernels: int
     host_kernels: int
     host_seconds: float | None

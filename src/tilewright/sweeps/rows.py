@@ -59,6 +59,9 @@ class Row:
     """Kernels of the accelerator."""
     host_kernels: int | None = None
     """Kernels that the host runs, whose time ``cycles`` and ``seconds`` have not."""
+    planned_at: str = ""
+    """The sizes of memories of another point, whose plan this is (memory_sizes.py); "" for the
+    point's own."""
     code: str = ""
     """The code of the refusal; "" if planned."""
     reason: str = ""
@@ -100,10 +103,11 @@ class Rows(list[Row]):
         keys = list(dict.fromkeys(key for row in self for key in row.values))
         memories = list(dict.fromkeys(name for row in self for name in row.peak_bytes))
         optional = [n for n in OPTIONAL if any(getattr(row, n) is not None for row in self)]
+        borrowed = ["planned_at"] if any(row.planned_at for row in self) else []
         columns = [
             *("model", "planner", *keys, "status", *FIGURES[:5]),
             *(f"{PEAK}{name}" for name in sorted(memories)),
-            *(*optional, "kernels", "host_kernels", "pareto", "code", "reason"),
+            *(*optional, "kernels", "host_kernels", *borrowed, "pareto", "code", "reason"),
         ]
         lines: list[dict[str, Any]] = []
         for row in self:

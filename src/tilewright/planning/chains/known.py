@@ -1,4 +1,4 @@
-"""What the tilings of a chain have in common on machines that differ in sizes and rates alone.
+"""The figures of a chain's tilings that machines of other sizes and rates have in common.
 
 Which boxes a tiling moves, and how many bytes these are in all, depends on neither the bytes of a
 memory nor on any bandwidth; what its commands cost depends on bandwidths, and on memories through

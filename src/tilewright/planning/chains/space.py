@@ -65,7 +65,7 @@ class Candidates:
     places: Places
     machine: Machine
     figures: Figures = field(default_factory=Figures)
-    """What is known of the chain's tilings, on this machine or on one like it."""
+    """The figures of the chain's tilings, on this machine and on others like it."""
     cut: bool = False
     """True if reductions of the last kernel may have loops around the whole chain."""
     thinned: bool = False
