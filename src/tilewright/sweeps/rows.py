@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.errors import choose, refuse
 from tilewright.sweeps.space import Point, Value
+from tilewright.sweeps.tables import html_of
 from tilewright.system.extras import library
 
 if TYPE_CHECKING:
@@ -78,6 +79,9 @@ class Row:
             value = self.values.get(name)
         return None if value is None or isinstance(value, str) else float(value)
 
+    def _repr_html_(self) -> str:
+        return html_of([self])
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object that ``from_json`` reads."""
         return asdict(self)
@@ -116,6 +120,9 @@ class Rows(list[Row]):
             line |= {f"{PEAK}{name}": row.peak_bytes.get(name) for name in memories}
             lines.append({name: line[name] for name in columns})
         return columns, lines
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; refuses (``sweep-extra``) where pandas is missing."""
