@@ -80,6 +80,12 @@ _plans: OrderedDict[object, list[tuple[dict[str, int], list[Rooms], Plan]]] = Or
 _texts: OrderedDict[int, tuple[Machine, str, str]] = OrderedDict()
 
 
+def forget() -> None:
+    """Let go of all that this process knows."""
+    _figures.clear()
+    _plans.clear()
+
+
 def figures_of(kernel: Kernel, units: Sequence[Unit], places: Places) -> Figures:
     """The figures of a chain, of which others are kept, too, on machines like this one.
 
