@@ -118,6 +118,27 @@ def test_a_lost_scheduler_is_one_error_and_the_sweep_goes_on_elsewhere(tmp_path:
     assert there.read_bytes() == here.read_bytes()
 
 
+def test_a_command_whose_scheduler_is_lost_says_one_line(tmp_path: Path) -> None:
+    model, output = small_model(tmp_path), tmp_path / "rows.csv"
+    journal = tmp_path / "rows.csv.journal"
+    with cluster(tmp_path, workers=1) as running:
+        command = [
+            *(sys.executable, "-m", "tilewright", "sweep", model, "-t", MACHINE, "-o", str(output)),
+            *("--vary", "memory.feature.bytes=1K..16K:+128", "--quiet"),
+            *("--on", f"dask://{running.address}"),
+        ]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            end = time.monotonic() + 300
+            while not (journal.exists() and len(journal.read_text().splitlines()) > 3):
+                assert time.monotonic() < end and process.poll() is None
+                time.sleep(0.05)
+            os.kill(running.scheduler.pid, signal.SIGKILL)
+            _, told = process.communicate(timeout=300)
+    assert process.returncode == 2
+    (line,) = told.splitlines()
+    assert line.startswith("error [sweep-cluster]") and "lost" in line
+
+
 def test_a_local_cluster_is_begun_and_ended(tmp_path: Path) -> None:
     model = small_model(tmp_path)
     assert sweep(model, MACHINE, VARY, on="dask", jobs=2) == sweep(model, MACHINE, VARY)

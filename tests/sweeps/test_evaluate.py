@@ -11,6 +11,7 @@ import pytest
 from tests.frontends.onnx.loop_models import recurrent
 from tests.slow import but_fast
 from tests.sweeps.models import MACHINE, small_model
+from tilewright.compiler.build import host_times
 from tilewright.compiler.loops import every_kernel
 from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.sweeps import Row, sweep
@@ -170,3 +171,41 @@ def test_several_models_and_planners(tmp_path: Path) -> None:
 
 def _figures(rows: list[Row]) -> list[dict[str, Any]]:
     return [row.to_json() | {"pareto": None} for row in rows]
+
+
+def test_points_that_differ_in_the_clock_alone_are_planned_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[str] = []
+    original = Bench._costs
+
+    def noted(self: Bench, *arguments: Any) -> Any:
+        planned.append("")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Bench, "_costs", noted)
+    rows = sweep(small_model(tmp_path), MACHINE, {"clock_hz": [10**8, 2 * 10**8, 10**9]})
+    assert len(planned) == 1
+    assert len({row.cycles for row in rows}) == 1
+    assert rows[0].seconds == 10 * (rows[2].seconds or 0.0)
+
+
+def test_seconds_of_a_host_that_is_described_are_a_column(tmp_path: Path) -> None:
+    machine = tmp_path / "hosted.toml"
+    host = "[host]\nname = 'a core'\nclock_hz = 1e9\ncycles_per_operation = 2\n"
+    text = Path(MACHINE).read_text(encoding="utf-8")
+    machine.write_text(f"{text}\n{host}cycles_per_element = 3\n", encoding="utf-8")
+    model = small_model(tmp_path)
+    rows = sweep(model, str(machine), {"clock_hz": [2e8, 4e8]})
+    target, described = resolve(str(machine))
+    with target.planner("model", described) as ask:
+        state = run_pipeline(model, target, described, ask=ask, until="plan")
+    for row in rows:
+        assert row.host_seconds == sum(host_times(state).values()) > 0
+        assert row.total_seconds == (row.seconds or 0.0) + row.host_seconds
+    columns, lines = rows.table()
+    assert columns.index("total_seconds") == columns.index("host_seconds") + 1
+    assert [line["host_seconds"] for line in lines] == [row.host_seconds for row in rows]
+    # Without other objectives the fastest is that of the least sum.
+    assert [row.pareto for row in rows] == [True, True]
+    assert "host_seconds" not in sweep(model, MACHINE, {"clock_hz": [2e8]}).table()[0]

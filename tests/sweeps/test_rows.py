@@ -117,3 +117,16 @@ def test_objectives_by_name() -> None:
         objectives_of(["cycels"], space, [])
     assert caught.value.problems[0].code == "sweep-objective"
     assert "cycles" in caught.value.problems[0].help
+
+
+def test_notebooks_show_rows_as_a_table_escaped() -> None:
+    best = Row("a<b>.onnx", "model", {"clock_hz": 8}, cycles=1234.0, seconds=1e-3, pareto=True)
+    refused = Row("b.onnx", "model", {"clock_hz": 9}, "refused", code="plan-capacity")
+    html = Rows([best, refused])._repr_html_()
+    assert html.startswith("<table>") and html.endswith("</table>")
+    assert html.count("<tr>") == 3 and "2 of 2 points" in html
+    assert "a&lt;b&gt;.onnx" in html and "<b>" not in html
+    assert "<td>*</td>" in html and "1,234" in html and "plan-capacity" in html
+    assert "1 of 1 points" in best._repr_html_() and "code" not in best._repr_html_()
+    many = Rows([refused] * 100 + [best])
+    assert many._repr_html_().count("<tr>") == 2

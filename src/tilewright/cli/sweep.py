@@ -16,10 +16,10 @@ from tilewright.runtime.texts import table
 from tilewright.system.choices import EFFORTS, SEARCHES
 
 if TYPE_CHECKING:
-    from tilewright.sweeps import Row, Rows
+    from tilewright.sweeps import Rows
 
 SHOWN = 40
-"""Rows up to which all are printed; of more, the Pareto front alone."""
+"""The most rows that are printed."""
 
 
 @grouped
@@ -144,27 +144,10 @@ def sweep_command(
 
 def say_rows(rows: Rows) -> None:
     """Print a table of rows: all of a few, of many those that no other row betters."""
-    from tilewright.machine.energy import joules
+    from tilewright.sweeps.tables import lines_of, shown_rows
 
-    keys = list(dict.fromkeys(key for row in rows for key in row.values))
-    models = len({row.model for row in rows}) > 1
-    planners = len({row.planner for row in rows}) > 1
-    shown = list(rows) if len(rows) <= SHOWN else [row for row in rows if row.pareto]
-    heads = [*(["model"] * models), *(["planner"] * planners), *keys]
-    heads += ["cycles", "seconds", "of bound", "moved bytes"]
-    lines = [[*_settings(row, keys, models, planners), *_costs(row)] for row in shown[:SHOWN]]
-    if any(row.energy_pj is not None for row in rows):
-        heads.append("energy")
-        for row, line in zip(shown, lines, strict=False):
-            line.append("-" if row.energy_pj is None else joules(row.energy_pj))
-    if any(row.area_mm2 is not None for row in rows):
-        heads.append("mm2")
-        for row, line in zip(shown, lines, strict=False):
-            line.append("-" if row.area_mm2 is None else f"{row.area_mm2:.3g}")
-    if len({row.host_kernels for row in rows if row.status == "planned"}) > 1:
-        heads.append("on host")
-        for row, line in zip(shown, lines, strict=False):
-            line.append("-" if row.host_kernels is None else str(row.host_kernels))
+    shown = shown_rows(rows)
+    heads, lines = lines_of(rows, shown[:SHOWN])
     first, *texts = table([heads, *lines], texts=0)
     console.write(f"  {first}")
     for row, text in zip(shown, texts, strict=False):
@@ -176,24 +159,3 @@ def say_rows(rows: Rows) -> None:
         console.say(f"{len(refused)} refused; the first: [{refused[0].code}] {refused[0].reason}")
     if any(row.pareto for row in rows):
         console.say("* no other row is better in one objective and as good in all")
-
-
-def _settings(row: Row, keys: list[str], models: bool, planners: bool) -> list[str]:
-    """The choices of a row, as text."""
-    first = [*([Path(row.model).name] * models), *([row.planner] * planners)]
-    return [*first, *(_text(row.values.get(key)) for key in keys)]
-
-
-def _costs(row: Row) -> list[str]:
-    """The costs of a row, as text."""
-    from tilewright.runtime.glance import duration
-
-    if row.cycles is None or row.seconds is None:
-        return [row.status, "-", "-", "-"]
-    bound = (row.granule_bound_cycles or 0.0) / row.cycles if row.cycles else 1.0
-    moved = f"{row.moved_bytes or 0:,}"
-    return [f"{row.cycles:,.0f}", duration(row.seconds), f"{bound:.1%}", moved]
-
-
-def _text(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -174,7 +174,6 @@ def plan_kernels(state: CompilationState) -> None:
             state.plans,
             run_timer,
             state.planner,
-            state.shared,
         )
         state.staying = residency.tensors
         state.plans |= residency.plans

@@ -19,7 +19,6 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.network.fusion.plan import StayingTensor
-from tilewright.network.residency import Known
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, Planner
@@ -92,8 +91,6 @@ class CompilationState:
     """True if tensors may stay on the chip between kernels (network/residency.py)."""
     staying: tuple[StayingTensor, ...] = ()
     """The tensors that stay for all kernels that read them (network/residency.py)."""
-    shared: Known = field(default_factory=Known)
-    """Plans and times of kernels that run while tensors stay on the chip for them."""
     loops_kept: bool = False
     """True if loops may stay loops, where the target takes them (compiler/loops.py)."""
     settled: bool = False

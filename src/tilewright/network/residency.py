@@ -58,16 +58,6 @@ Rooms = tuple[tuple[str, int], ...]
 """The type of ``Schedule.rooms``: memories and bytes."""
 
 
-@dataclass
-class Known:
-    """Plans and times, for kernels that are alike, of searches for one machine."""
-
-    planners: dict[Rooms, Planner] = field(default_factory=dict["Rooms", Planner])
-    """By the memories in which something stays, and their bytes that are left."""
-    times: dict[object, float] = field(default_factory=dict[object, float])
-    """Cycles of kernels in a row."""
-
-
 @dataclass(frozen=True)
 class Residency:
     """The tensors that a search chose to keep on chip, with their kernels' plans."""
@@ -84,18 +74,17 @@ def keep_tensors(
     plans: Mapping[str, Plan],
     run_timer: RunTimer | None,
     planner: Planner,
-    known: Known | None = None,
 ) -> Residency:
     """The tensors that stay, and the plans of the kernels that run at that time.
 
     ``kernels`` are those of the accelerator and ``plans`` their plans where nothing stays, by
-    ``planner``, whose budget the search has, too; ``known`` is what another search for the machine
-    has found. Nothing stays where ``run_timer`` cannot tell whether that pays.
+    ``planner``, whose budget the search has, too. Nothing stays where ``run_timer`` cannot tell
+    whether that pays.
     """
     if run_timer is None or not keeps_tensors(machine):
         return Residency()
     trials = Trials(network, machine, kernels, plans)
-    return _Search(machine, trials, run_timer, planner, known or Known()).run()
+    return _Search(machine, trials, run_timer, planner).run()
 
 
 @dataclass(frozen=True)
@@ -115,7 +104,10 @@ class _Search:
     trials: Trials
     run_timer: RunTimer
     planner: Planner
-    known: Known
+    planners: dict[Rooms, Planner] = field(default_factory=dict["Rooms", Planner])
+    """By the memories in which something stays, and their bytes that are left."""
+    times: dict[object, float] = field(default_factory=dict[object, float])
+    """Cycles of kernels in a row, of which those that are alike are timed once."""
     chosen: dict[str, Plan] = field(default_factory=dict[str, Plan])
     placed: list[_Place] = field(default_factory=list["_Place"])
     tensors: list[StayingTensor] = field(default_factory=list[StayingTensor])
@@ -255,12 +247,12 @@ class _Search:
         for resident in residents:
             kernel = holding(kernel, {resident.operand}, memories[resident.operand])
         key = tuple(sorted(rooms.items()))
-        if key not in self.known.planners:
+        if key not in self.planners:
             values = {f"memory.{name}.bytes": size for name, size in key}
             beside = machine.with_values(values)
-            self.known.planners[key] = self.planner.on(beside, self._timer(key))
+            self.planners[key] = self.planner.on(beside, self._timer(key))
         try:
-            plan = self.known.planners[key].plan(kernel)
+            plan = self.planners[key].plan(kernel)
         except TilewrightError:
             return None
         return replace(plan, schedule=replace(plan.schedule, stays=residents, rooms=key))
@@ -322,11 +314,11 @@ class _Search:
         try:
             kernels = [self._ready(symbol, trial) for symbol in symbols]
             key = alike([(self.trials.kernels[s], self._plan(s, trial).schedule) for s in symbols])
-            if key not in self.known.times:
-                self.known.times[key] = self.run_timer(kernels)
+            if key not in self.times:
+                self.times[key] = self.run_timer(kernels)
         except TilewrightError:
             return inf
-        return self.known.times[key]
+        return self.times[key]
 
     def _ready(self, symbol: str, trial: Mapping[str, Plan]) -> CompiledKernel:
         plan = self._plan(symbol, trial)

@@ -8,7 +8,7 @@ came before.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from tilewright import frontends
 from tilewright.codegen.program.interface import CompiledKernel
+from tilewright.compiler.build import host_times
 from tilewright.compiler.loops import every_kernel
 from tilewright.compiler.pipeline import PIPELINE, Stage, advance
 from tilewright.compiler.state import CompilationState, Model, context_of
@@ -25,10 +26,10 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.machine import Machine
 from tilewright.machine.energy import area_of, has_energy, network_energy
 from tilewright.machine.forms import machine_of
-from tilewright.network.residency import Known
 from tilewright.numerics.formats import numbers_of
 from tilewright.planning import Plan, Planner
 from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.chains.known import texts_of
 from tilewright.runtime.executable import quiet
 from tilewright.runtime.manifest import digest_of_file
 from tilewright.sweeps.rows import Row
@@ -45,6 +46,9 @@ V = TypeVar("V")
 
 MOST_MODELS = 8
 """Models that a process keeps in mind, those that were asked for last."""
+
+MOST_COSTS = 10_000
+"""Planned networks whose costs a process keeps in mind."""
 
 _BEFORE = "kernels"
 _AFTER = ("loops", "numbers, layouts, memory", "plan")
@@ -109,10 +113,10 @@ class Bench:
         default_factory=OrderedDict[object, "ProgramFigures"]
     )
     """Figures of the tile programs of kernels under schedules."""
-    residents: OrderedDict[tuple[str, str, str], Known] = field(
-        default_factory=OrderedDict[tuple[str, str, str], Known]
+    costs: OrderedDict[tuple[str, str, str], Costs] = field(
+        default_factory=OrderedDict[tuple[str, str, str], "Costs"]
     )
-    """Plans and times of the search for tensors that stay, by model, planner and machine."""
+    """By model, planner, and all that plans depend on in a machine."""
 
     def __post_init__(self) -> None:
         """Find the target and the machine that is varied."""
@@ -138,17 +142,20 @@ class Bench:
             )
 
     def _planned(self, row: Row, machine: Machine) -> Row:
+        key = row.model, row.planner, text_of(machine)
+        if key not in self.costs:
+            _keep(self.costs, key, self._costs(row, machine), MOST_COSTS)
+        return self.costs[key].of(row, machine)
+
+    def _costs(self, row: Row, machine: Machine) -> Costs:
         timer = self.target.timer(machine)
         self.plans.begin(machine, timer)
         budget = QUICK if self.study.effort == "quick" else None
         with self.target.planner(row.planner, machine) as ask:
             planner = SweepPlanner(machine, timer, budget=budget, ask=ask)
             state = self._formed(row.model, machine, planner)
-            key = row.model, row.planner, text_of(machine)
-            state.shared = self.residents.get(key) or Known()
-            _keep(self.residents, key, state.shared, MOST_MODELS)
             advance(state, [_STAGES[name] for name in _AFTER])
-        return self._figures(row, state)
+        return self._figures(state)
 
     def _formed(self, model: str, machine: Machine, planner: Planner) -> CompilationState:
         """The model with kernels for a machine, and the ranges of its values."""
@@ -212,7 +219,7 @@ class Bench:
             reason = "the model is another file here than where the sweep began"
             raise refuse("sweep-worker", reason, model, "begin the sweep anew")
 
-    def _figures(self, row: Row, state: CompilationState) -> Row:
+    def _figures(self, state: CompilationState) -> Costs:
         every = list(every_kernel(state))
         planned = [each for each in every if each.compiled.schedule is not None]
 
@@ -222,7 +229,6 @@ class Bench:
                 for each in planned
             )
 
-        cycles = total(lambda plan: plan.cycles)
         peaks, energies = dict[str, int](), list[dict[str, float]]()
         for each in planned:
             program = self._program(each.compiled, state)
@@ -230,37 +236,69 @@ class Bench:
                 peaks[memory] = max(peaks.get(memory, 0), size)
             energy = program.counts.energy(state.machine)
             energies.append({name: each.rounds * part for name, part in energy.items()})
-        areas = area_of(state.machine)
-        energy = (
-            sum(network_energy(energies, state.machine, cycles).values())
-            if has_energy(state.machine)
-            else None
-        )
-        return Row(
-            row.model,
-            row.planner,
-            row.values,
-            cycles=cycles,
-            seconds=cycles / state.machine.clock_hz,
+        return Costs(
+            cycles=total(lambda plan: plan.cycles),
             bound_cycles=total(lambda plan: plan.physical_bound),
             granule_bound_cycles=total(lambda plan: plan.granule_bound),
             moved_bytes=int(total(lambda plan: plan.moved_bytes)),
             peak_bytes=dict(sorted(peaks.items())),
-            energy_pj=energy,
-            area_mm2=sum(areas.values()) if areas else None,
+            energies=energies,
             kernels=len(planned),
             host_kernels=len(every) - len(planned),
+            host_seconds=sum(host_times(state).values()) if state.machine.host else None,
         )
 
     def _program(self, item: CompiledKernel, state: CompilationState) -> ProgramFigures:
         """The bytes that a kernel's tile program takes of memories, and its counts."""
         assert item.schedule is not None
         form, names = canonical(item.kernel)
-        key = self.plans.seen(item.kernel), form, renamed(item.schedule, names)
+        sizes = tuple(memory.bytes for memory in state.machine.memories)
+        key = texts_of(state.machine)[0], sizes, form, renamed(item.schedule, names)
         if key not in self.programs:
             found = program_figures(item, state.machine, state.target)
             _keep(self.programs, key, found, 100_000)
         return self.programs[key]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of a planned network, whatever the machine's clock."""
+
+    cycles: float
+    bound_cycles: float
+    granule_bound_cycles: float
+    moved_bytes: int
+    peak_bytes: Mapping[str, int]
+    energies: Sequence[Mapping[str, float]]
+    """The picojoules of each kernel by part, without those at rest."""
+    kernels: int
+    host_kernels: int
+    host_seconds: float | None
+
+    def of(self, row: Row, machine: Machine) -> Row:
+        """The row of a point with these costs, at the machine's clock."""
+        areas, seconds = area_of(machine), self.cycles / machine.clock_hz
+        energy = None
+        if has_energy(machine):
+            energy = sum(network_energy(self.energies, machine, self.cycles).values())
+        host = self.host_seconds
+        return Row(
+            row.model,
+            row.planner,
+            row.values,
+            cycles=self.cycles,
+            seconds=seconds,
+            host_seconds=host,
+            total_seconds=None if host is None else seconds + host,
+            bound_cycles=self.bound_cycles,
+            granule_bound_cycles=self.granule_bound_cycles,
+            moved_bytes=self.moved_bytes,
+            peak_bytes=self.peak_bytes,
+            energy_pj=energy,
+            area_mm2=sum(areas.values()) if areas else None,
+            kernels=self.kernels,
+            host_kernels=self.host_kernels,
+        )
 
 
 def check_model(study: Study, model: str) -> None:

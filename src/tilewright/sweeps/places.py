@@ -145,15 +145,24 @@ def _dask(on: str, jobs: int) -> Generator[Place]:
     if kind != "dask" or (separator and not address):
         raise refuse("sweep-cluster", f"{on!r} is no place for a sweep", "--on", "dask://HOST:PORT")
     distributed = library("distributed", "cluster", "sweep-extra", "sweeps on Dask")
-    # What it logs of lost workers and schedulers is told as one refusal.
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    with _silent("distributed"), _client(distributed, address, jobs) as client:
+        yield lambda study, points: _on_client(distributed, client, study, points)
+
+
+@contextmanager
+def _silent(package: str) -> Generator[None]:
+    """Let a package log nothing below CRITICAL: what Dask says of lost workers and schedulers is
+    told as one refusal. Its loggers each have a level of their own."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(f"{package}.")]
+    loggers = [logging.getLogger(name) for name in (package, *names)]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
-        with _client(distributed, address, jobs) as client:
-            yield lambda study, points: _on_client(distributed, client, study, points)
+        yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.errors import choose, refuse
 from tilewright.sweeps.space import Point, Value
+from tilewright.sweeps.tables import html_of
 from tilewright.system.extras import library
 
 if TYPE_CHECKING:
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 
 FIGURES = (
     *("cycles", "seconds", "bound_cycles", "granule_bound_cycles", "moved_bytes"),
-    *("energy_pj", "area_mm2", "kernels", "host_kernels"),
+    *("host_seconds", "total_seconds", "energy_pj", "area_mm2", "kernels", "host_kernels"),
 )
 """The columns of figures that every row may have."""
+
+OPTIONAL = ("host_seconds", "total_seconds", "energy_pj", "area_mm2")
+"""Columns of what not every machine describes, which are there where some row has a figure."""
 
 PEAK = "peak_bytes."
 """Before the name of a memory: the most of its bytes that a kernel takes."""
@@ -39,6 +43,10 @@ class Row:
     """Predicted, of all kernels of the accelerator."""
     seconds: float | None = None
     """The cycles at the machine's clock."""
+    host_seconds: float | None = None
+    """The predicted time of the host's kernels; None where the machine describes no host."""
+    total_seconds: float | None = None
+    """The sum of both, which take turns; None where the machine describes no host."""
     bound_cycles: float | None = None
     """The physical bound, in cycles."""
     granule_bound_cycles: float | None = None
@@ -51,7 +59,10 @@ class Row:
     kernels: int | None = None
     """Kernels of the accelerator."""
     host_kernels: int | None = None
-    """Kernels that the host runs, whose time no figure has."""
+    """Kernels that the host runs, whose time ``cycles`` and ``seconds`` have not."""
+    planned_at: str = ""
+    """The sizes of memories of another point, whose plan this is (memory_sizes.py); "" for the
+    point's own."""
     code: str = ""
     """The code of the refusal; "" if planned."""
     reason: str = ""
@@ -67,6 +78,9 @@ class Row:
         else:
             value = self.values.get(name)
         return None if value is None or isinstance(value, str) else float(value)
+
+    def _repr_html_(self) -> str:
+        return html_of([self])
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object that ``from_json`` reads."""
@@ -92,15 +106,12 @@ class Rows(list[Row]):
         """The names of the columns, and each row's values by column; None where there is none."""
         keys = list(dict.fromkeys(key for row in self for key in row.values))
         memories = list(dict.fromkeys(name for row in self for name in row.peak_bytes))
-        optional = [
-            name
-            for name in ("energy_pj", "area_mm2")
-            if any(getattr(row, name) is not None for row in self)
-        ]
+        optional = [n for n in OPTIONAL if any(getattr(row, n) is not None for row in self)]
+        borrowed = ["planned_at"] if any(row.planned_at for row in self) else []
         columns = [
             *("model", "planner", *keys, "status", *FIGURES[:5]),
             *(f"{PEAK}{name}" for name in sorted(memories)),
-            *(*optional, "kernels", "host_kernels", "pareto", "code", "reason"),
+            *(*optional, "kernels", "host_kernels", *borrowed, "pareto", "code", "reason"),
         ]
         lines: list[dict[str, Any]] = []
         for row in self:
@@ -109,6 +120,9 @@ class Rows(list[Row]):
             line |= {f"{PEAK}{name}": row.peak_bytes.get(name) for name in memories}
             lines.append({name: line[name] for name in columns})
         return columns, lines
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame; refuses (``sweep-extra``) where pandas is missing."""
@@ -130,8 +144,11 @@ class Objective:
         return None if value is None else -value if self.largest else value
 
 
-def objectives_of(names: Sequence[str], space: Space, memories: Sequence[str]) -> list[Objective]:
+def objectives_of(
+    names: Sequence[str], space: Space, memories: Sequence[str], *, host: bool = False
+) -> list[Objective]:
     """The objectives of some names; without any, the least seconds by the least of all that varies.
+    Where the machine describes its ``host``, these are the seconds with the host's.
 
     Raises TilewrightError (``sweep-objective``) for a name of no column of numbers.
     """
@@ -146,7 +163,9 @@ def objectives_of(names: Sequence[str], space: Space, memories: Sequence[str]) -
         if objective.name not in known:
             reason = "no column of numbers that vary has this name"
             raise refuse("sweep-objective", reason, objective.name, choose(objective.name, known))
-    return objectives or [Objective(name) for name in ("seconds", *varied)]
+    return objectives or [
+        Objective(name) for name in ("total_seconds" if host else "seconds", *varied)
+    ]
 
 
 def marked(rows: Sequence[Row], objectives: Sequence[Objective]) -> Rows:

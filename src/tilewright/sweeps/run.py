@@ -19,6 +19,7 @@ from tilewright.runtime.executable import Progress, quiet
 from tilewright.runtime.manifest import digest_of_file
 from tilewright.sweeps.evaluate import Study, check_model
 from tilewright.sweeps.journal import Journal, key_of
+from tilewright.sweeps.memory_sizes import never_slower
 from tilewright.sweeps.places import place_of
 from tilewright.sweeps.rows import Row, Rows, marked, objectives_of
 from tilewright.sweeps.search import batches, search_of
@@ -76,7 +77,8 @@ def sweep(
     for each in space.planners:
         check_planner(each)
     memories = [memory.name for memory in machine.memories if memory.name != machine.main]
-    aims = objectives_of(objectives, space, memories)
+    host = machine.host is not None
+    aims = objectives_of(objectives, space, memories, host=host)
     points, count = search_of(search, space, aims, samples, seed)
     place = None if output is None else checked(Path(output))
     if numbers is not None:
@@ -100,7 +102,7 @@ def sweep(
     finally:
         if journal is not None:
             journal.close()
-    result = marked(rows, aims)
+    result = marked(never_slower(rows, machine), aims)
     if place is not None:
         write(result, place)
     return result

@@ -167,3 +167,7 @@ def test_notebooks_show_the_summary_escaped(on_npu: tilewright.Executable) -> No
     html = on_npu._repr_html_()
     assert html.startswith("<table>") and html.endswith("</table>")
     assert "<img" not in html and "cycles at 500 MHz" in html
+    # The figures are those of the same run, under the name of the model and the target.
+    shown = figures(on_npu)._repr_html_()
+    assert shown.startswith("<table>") and shown.endswith("</table>") and "<img" not in shown
+    assert shown.split("<tr>")[1:] == html.split("<tr>")[1:]

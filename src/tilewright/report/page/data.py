@@ -119,6 +119,11 @@ class Figures:
         """The end of the timeline."""
         return max((end for _, _, end in self.windows), default=0.0)
 
+    def _repr_html_(self) -> str:
+        from tilewright.runtime.notebook import facts_table
+
+        return facts_table(self.name, self.facts)
+
     def frames(self) -> dict[str, Any]:
         """The figures as pandas DataFrames by name; refuses (``report-library``) without pandas."""
         from tilewright.report.page.frames import frames

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,11 @@ class Lowering:
 
 
 class KernelLowering(Commands):
-    """The lowering of one kernel to commands."""
+    """The lowering of one kernel to commands.
+
+    What does not depend on the kernels before is computed once, for all programs that have the
+    kernel (``append_to``).
+    """
 
     def __init__(self, whole: Lowering, program: ProgramOp) -> None:
         super().__init__(program, whole.machine, whole.bases)
@@ -110,16 +115,45 @@ class KernelLowering(Commands):
     def fields(self) -> tuple[list[Part], dict[Command, tuple[Instruction, dict[str, Any]]]]:
         """The loads of function tables, which come first, and every command's instruction and
         fields, without waits."""
-        computes = [op for op in self.all if isinstance(op, ComputeOp)]
         # Which tables the kernel needs is known once its computes are lowered.
-        lowered = {op: self._compute(op) for op in computes}
+        computes, moves = self._computes, self._moves
         self._addresses, parts = self.whole.tables.load(self._tables)
-        for _, columns in lowered.values():
-            for name, value in columns.items():
-                if isinstance(value, _Table):
-                    columns[name] = self._addresses[value.data]
+        lowered: dict[Command, tuple[Instruction, dict[str, Any]]] = {}
+        for op, (instruction, columns) in computes.items():
+            lowered[op] = (
+                instruction,
+                {
+                    name: self._addresses[value.data] if isinstance(value, _Table) else value
+                    for name, value in columns.items()
+                },
+            )
+        return parts, lowered | moves
+
+    @cached_property
+    def _computes(self) -> dict[Command, tuple[Instruction, dict[str, Any]]]:
+        """The instructions and fields of computes, without the addresses of tables."""
+        return {op: self._compute(op) for op in self.all if isinstance(op, ComputeOp)}
+
+    @cached_property
+    def _moves(self) -> dict[Command, tuple[Instruction, dict[str, Any]]]:
+        """The instructions and fields of moves."""
         moves = [op for op in self.all if isinstance(op, MoveOp)]
-        return parts, lowered | {op: (self.instruction(op), self.moved(op)) for op in moves}
+        return {op: (self.instruction(op), dict(self.moved(op))) for op in moves}
+
+    @cached_property
+    def _own_uses(self) -> dict[Command, list[Use]]:
+        """The parts of memories that commands use, but for tables."""
+        return {op: self._uses(op) for op in self.all}
+
+    @cached_property
+    def _own_waits(self) -> dict[Command, Mapping[str, Column]]:
+        """The waits for commands of the kernel itself."""
+        return {op: self.queues.waits(op) for op in self.all}
+
+    def append_to(self, whole: Lowering) -> None:
+        """Append the kernel to another program. Raises TilewrightError."""
+        self.whole = whole
+        self.lower()
 
     def lower(self) -> None:
         """Append the kernel to the program."""
@@ -162,8 +196,12 @@ class KernelLowering(Commands):
         """The kernel beside the one before it, by counts of commands."""
         commands = self.all
         base = dict(self.whole.counts)
-        uses = {op: self._uses(op) for op in commands}
-        local = {op: self.queues.waits(op) for op in commands}
+        tables = [Use(TABLES, s, s + TABLE_SLOT, False) for s in self._addresses.values()]
+        uses = {
+            op: [*own, *(tables if isinstance(op, ComputeOp) else ())]
+            for op, own in self._own_uses.items()
+        }
+        local = self._own_waits
         prefetch = Prefetch(
             {op: self.order.rows(op).key for op in commands},
             {op: op.engine.data for op in commands},
@@ -222,15 +260,14 @@ class KernelLowering(Commands):
         return {f"wait.{self.engines[o]}": counts for o, counts in waits.items() if o != engine}
 
     def _uses(self, op: Command) -> list[Use]:
-        """Return the parts of memories that a command uses, in all its executions."""
+        """Return the parts of memories but for tables that a command uses, in all its
+        executions."""
         if isinstance(op, MoveOp):
             moves = [op, *followers_of(op)]
             return [use for move in moves for use in self._move_uses(move)]
         uses: list[Use] = []
         for buffer in buffers_of(op):
             uses += self._slot_uses(buffer, op, write=fills(op, buffer))
-        for slot in self._addresses.values():
-            uses.append(Use(TABLES, slot, slot + TABLE_SLOT, False))
         return uses
 
     def _slot_uses(self, buffer: BufferOp, op: Command, *, write: bool) -> list[Use]:

@@ -50,13 +50,19 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
 
 
 def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTimer:
-    """Simulated cycles of kernels that run one after the other, in order by their waits."""
+    """Simulated cycles of kernels that run one after the other, in order by their waits.
+
+    A program that is timed beside others again is lowered once.
+    """
+    known: dict[ProgramOp, KernelLowering] = {}
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
         lowering = _lowering(instructions, arenas)
         for kernel in kernels:
             for program in kernel.programs:
-                lowering.kernel(program)
+                if program not in known:
+                    known[program] = KernelLowering(lowering, program)
+                known[program].append_to(lowering)
         words, _ = lowering.words()
         program = decode(instructions, words)
         kernels_of = np.zeros(program.size, np.int64)
