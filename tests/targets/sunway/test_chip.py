@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 from tests.slow import but_fast
 from tests.targets.sunway.sunway_networks import NETWORKS, Network
 from tests.targets.sunway.test_packages import STRICT, inputs_of, runner_of
@@ -255,3 +257,16 @@ def test_the_makefile_builds_a_program_of_four_threads(chip: Chip) -> None:
     main = (chip.program / "main.c").read_text()
     assert "pthread_create(&threads[group]" in main
     assert "shim" not in main
+
+
+def test_a_network_without_kernels_runs(tmp_path: Path) -> None:
+    """Core groups with nothing to do may halt before others begin."""
+    shape = helper.make_tensor_value_info("x", TensorProto.FLOAT, [8, 1])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [8, 1])
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=[0, 1])
+    graph = helper.make_graph([node], "nothing", [shape], [result])
+    path = tmp_path / "nothing.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    x = np.arange(8, dtype=np.float32).reshape(8, 1)
+    result = tilewright.compile(path, "sunway-chip").run({"x": x})["y"]
+    np.testing.assert_array_equal(result, x)

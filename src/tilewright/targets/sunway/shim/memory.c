@@ -122,6 +122,8 @@ void map_ldm(int cpe)
 
 void open_ldm(void)
 {
+    if (ldm_file >= 0)
+        return; /* Threads without a layer may halt before others begin. */
     struct place here = {"athread_init", 0};
     /* Numbers: of pointers, the compiler knows that they are to different objects. */
     volatile uintptr_t start = (uintptr_t)__start_shim_ldm, stop = (uintptr_t)__stop_shim_ldm;
