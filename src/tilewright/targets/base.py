@@ -46,9 +46,9 @@ class Target(ABC):
     description: str
     family: str = ""
     """Family whose own keys its machines may have (machine/records.py): the name of its folder."""
-    take_lengths: bool = False
-    """True if one program may run at any length of an input's axis, up to the one that it was
-    compiled for (``Compilation.free``)."""
+    sizes_taken: int = 0
+    """Sizes that one program may be given when it runs: each is of axes of inputs, and may be any
+    up to the one that the program was compiled for (``Compilation.free``)."""
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION

@@ -44,6 +44,8 @@ class CpuManifest(Struct, frozen=True, kw_only=True):
     scratch_bytes: ArenaBytes
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    sizes: tuple[str, ...] = ()
+    """Names of the sizes that a run has."""
     steps: tuple[StepRow, ...]
 
 
