@@ -29,19 +29,10 @@ from tilewright.runtime.manifest import PLANS, Manifest, plan_name, read_own
 from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.shapes.forms import Bounds
 from tilewright.shapes.settlement import Settled
-from tilewright.targets.base import find_target
-
-MOST_PLANS = 3
-"""Plans of a package."""
-
-SHORT = 32
-"""Sizes up to which one plan serves all."""
+from tilewright.targets.base import Target, find_target
 
 LONGEST = 4096
 """The largest size that is planned for ahead."""
-
-BLOCK = 16
-"""Plans' sizes are multiples of it, but for the largest."""
 
 
 def write_with_plans(
@@ -54,7 +45,7 @@ def write_with_plans(
         return
     manifest = read_own(directory)
     try:
-        plans = _write_plans(directory, manifest, target.sizes_taken, progress)
+        plans = _write_plans(directory, manifest, target, progress)
     except TilewrightError as error:
         shutil.rmtree(directory / PLANS, ignore_errors=True)
         problem = error.problems[0]
@@ -67,22 +58,13 @@ def write_with_plans(
     replace(manifest, open_model=opened).write(directory)
 
 
-def plan_sizes(bounds: Bounds) -> tuple[int, ...]:
-    """The sizes of one dim that are planned for, ascending: the largest, and quarters down to
-    ``SHORT``."""
-    sizes = [bounds.high]
-    while len(sizes) < MOST_PLANS and sizes[-1] > SHORT:
-        quarter = -(-sizes[-1] // (4 * BLOCK)) * BLOCK
-        if quarter < bounds.low:
-            break
-        sizes.append(quarter)
-    return tuple(reversed(sizes))
-
-
-def plans_of(dims: Sequence[Bounds]) -> tuple[tuple[int, ...], ...]:
+def plans_of(dims: Sequence[Bounds], target: Target) -> tuple[tuple[int, ...], ...]:
     """Sizes of all dims that are planned for, ascending: the largest of each come together, then
     the next ones, or the last of a dim that has no further."""
-    each = [plan_sizes(bounds)[::-1] for bounds in dims]
+    each = [
+        tuple(size for size in target.plan_sizes(bounds.high) if size >= bounds.low)
+        for bounds in dims
+    ]
     count = max(map(len, each))
     return tuple(
         tuple(sizes[min(number, len(sizes) - 1)] for sizes in each)
@@ -91,11 +73,12 @@ def plans_of(dims: Sequence[Bounds]) -> tuple[tuple[int, ...], ...]:
 
 
 def _write_plans(
-    directory: Path, manifest: Manifest, taken: int, progress: Progress
+    directory: Path, manifest: Manifest, target: Target, progress: Progress
 ) -> tuple[tuple[int, ...], ...]:
     assert manifest.open_model is not None
     dims = manifest.open_model.dims
     names = [dim.name for dim in dims]
+    taken = target.sizes_taken
     if len(dims) > taken:
         listed = ", ".join(names)
         sizes = "one size" if taken == 1 else f"{taken} sizes"
@@ -104,7 +87,7 @@ def _write_plans(
         if dim.high > LONGEST:
             reason = f"{dim.name} is up to {dim.high}; {LONGEST} are planned for"
             raise refuse("length-dims", reason)
-    plans = plans_of([dim.bounds for dim in dims])
+    plans = plans_of([dim.bounds for dim in dims], target)
     free = {
         name: {
             tensor.name: axes

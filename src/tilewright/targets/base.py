@@ -90,6 +90,17 @@ class Target(ABC):
     """True if the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
 
+    def plan_sizes(self, most: int) -> tuple[int, ...]:
+        """Three sizes of a free dim at most, descending from the largest, for which programs that
+        take sizes are planned: a run uses the smallest that is large enough.
+
+        Quarters down to 32, in blocks of 16.
+        """
+        sizes = [most]
+        while len(sizes) < 3 and sizes[-1] > 32:
+            sizes.append(-(-sizes[-1] // 64) * 16)
+        return tuple(sizes)
+
     @property
     def host_compiler(self) -> HostCompiler:
         """The compiler of kernels that accelerators leave to this target's processor."""

@@ -142,7 +142,7 @@ def test_batches_of_texts(name: str, tmp_path: Path) -> None:
         EXAMPLES / f"{name}.onnx", "cpu", shapes=TOKENS, directory=tmp_path / "package"
     )
     plans = sorted(path.name for path in (package.directory / "plans").iterdir())
-    assert plans == ["3x16", "3x64"]
+    assert plans == ["3x16", "3x4", "3x64"]
     pairs = ((1, 1), (2, 2), (3, 16), (1, 33), (2, 17), (3, 63), (3, 64))
     check(package, tokens, [{"batch": b, "sequence": s} for b, s in pairs])
     assert not any("compiled when" in note for note in package.manifest.notes)

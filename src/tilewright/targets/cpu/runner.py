@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from tilewright.codegen.program.interface import (
     Profile,
     Runner,
     RunResult,
+    TensorInfo,
     Watch,
 )
 from tilewright.errors import refuse
@@ -49,7 +50,24 @@ def _kernels(steps: Sequence[StepRow], seconds: NDArray[np.float64]) -> tuple[Ke
     )
 
 
-def _checks(ports: Sequence[Port]) -> tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]:
+_Checks = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+"""The name, shape and dtype of arrays."""
+
+
+class _Expected(NamedTuple):
+    """What a run of some sizes takes and gives."""
+
+    sizes: tuple[int, ...]
+    inputs: tuple[TensorInfo, ...]
+    operands: _Checks
+    results: _Checks
+
+    def fresh(self) -> dict[str, Array]:
+        """New arrays for the outputs."""
+        return {name: np.empty(shape, dtype) for name, shape, dtype in self.results}
+
+
+def _checks(ports: Sequence[Port]) -> _Checks:
     """Return the name, shape and dtype of every port, which arrays are checked against."""
     return tuple((port.name, port.shape, np.dtype(port.dtype)) for port in ports)
 
@@ -75,7 +93,8 @@ class CpuRunner(Runner):
         self.sizes = manifest.sizes
         self.steps = manifest.steps
         self._memory = manifest.workspace_bytes, manifest.scratch_bytes
-        self._results, self._operands = _checks(self._outputs), _checks(self._inputs)
+        most = {size: port.shape[axis] for port in self._inputs for axis, size in port.ended}
+        self._expected = self._at(tuple(most.get(size, 1) for size in self.sizes))
         self._lock = Lock()
         self.bare = manifest.bare
         names = ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop")
@@ -152,9 +171,9 @@ class CpuRunner(Runner):
     ) -> RunResult:
         """Run once on ``threads`` threads; the profile has seconds for every kernel."""
         del check_races
-        sizes = self._sizes_of(inputs) if self.sizes else ()
-        arrays = self._arrays(inputs, sizes)
-        outputs = self._fresh(sizes)
+        expected = self._of(inputs)
+        sizes, arrays = expected.sizes, self._arrays(inputs, expected)
+        outputs = expected.fresh()
         if profile or trace is not None or watch is not None:
             measured = self._profiled(arrays, outputs, sizes, watch)
             if trace is not None:
@@ -162,11 +181,13 @@ class CpuRunner(Runner):
             return RunResult(outputs, lambda: measured)
         self._enter("run", (*arrays, *outputs.values()), sizes)
         # What is measured later leaves the caller's outputs alone.
-        return RunResult(outputs, lambda: self._profiled(arrays, self._fresh(sizes), sizes))
+        return RunResult(outputs, lambda: self._profiled(arrays, expected.fresh(), sizes))
 
-    def _sizes_of(self, inputs: Mapping[str, Array]) -> tuple[int, ...]:
-        """The sizes of a run. Refuses inputs that disagree (``shape-conflict``), and sizes that the
-        program does not have (``shape-bounds``)."""
+    def _of(self, inputs: Mapping[str, Array]) -> _Expected:
+        """What a run on inputs takes and gives. Refuses inputs that disagree (``shape-conflict``),
+        and sizes that the program does not have (``shape-bounds``)."""
+        if not self.sizes:
+            return self._expected
         found: dict[str, tuple[int, str]] = {}
         for port in self._inputs:
             shape = np.shape(inputs.get(port.name, ()))
@@ -180,21 +201,25 @@ class CpuRunner(Runner):
                 if not 1 <= size <= port.shape[axis]:
                     bounds = f"1 to {port.shape[axis]}"
                     raise refuse("shape-bounds", f"{name} is {size}, outside {bounds}", port.name)
-        return tuple(found.get(name, (1, ""))[0] for name in self.sizes)
+        sizes = tuple(found.get(name, (1, ""))[0] for name in self.sizes)
+        expected = self._expected
+        if expected.sizes != sizes:
+            expected = self._expected = self._at(sizes)
+        return expected
 
-    def _shape(self, port: Port, sizes: Sequence[int]) -> tuple[int, ...]:
-        """The shape of a port in a run of the sizes."""
+    def _at(self, sizes: tuple[int, ...]) -> _Expected:
+        """What a run of the sizes takes and gives."""
         known = dict(zip(self.sizes, sizes, strict=True))
-        return tuple(
-            known[port.ends[axis]] if axis in port.ends else extent
-            for axis, extent in enumerate(port.shape)
-        )
 
-    def _fresh(self, sizes: Sequence[int]) -> dict[str, Array]:
-        """New arrays for the outputs."""
-        if sizes:
-            return {p.name: np.empty(self._shape(p, sizes), p.dtype) for p in self._outputs}
-        return {name: np.empty(shape, dtype) for name, shape, dtype in self._results}
+        def sized(port: Port) -> Port:
+            extents = enumerate(port.shape)
+            shape = tuple(known.get(port.ends.get(axis, ""), extent) for axis, extent in extents)
+            return replace(port, shape=shape)
+
+        inputs = [sized(port) for port in self._inputs]
+        outputs = [sized(port) for port in self._outputs]
+        asked = tuple(port.info for port in inputs)
+        return _Expected(sizes, asked, _checks(inputs), _checks(outputs))
 
     def _profiled(
         self,
@@ -253,21 +278,17 @@ class CpuRunner(Runner):
     ) -> None:
         """Call ``run`` or ``profile`` on arrays that have been checked."""
         results = [outputs[info.name] for info in self.outputs]
-        sizes = self._sizes_of(inputs) if self.sizes else ()
-        self._enter(function, (*self._arrays(inputs, sizes), *results), sizes, *more)
+        expected = self._of(inputs)
+        self._enter(function, (*self._arrays(inputs, expected), *results), expected.sizes, *more)
 
-    def _arrays(self, inputs: Mapping[str, Array], sizes: Sequence[int] = ()) -> list[Array]:
+    def _arrays(self, inputs: Mapping[str, Array], expected: _Expected) -> list[Array]:
         """The inputs in the program's order, as C takes them; refuses what ``check_inputs`` does.
 
         A call of a small network takes ten microseconds: what is right is found right in a few
         tests, and what is not is looked at again for the message.
         """
         arrays: list[Array] = []
-        operands, infos = self._operands, self.inputs
-        if sizes:
-            ports = [replace(port, shape=self._shape(port, sizes)) for port in self._inputs]
-            operands, infos = _checks(ports), tuple(port.info for port in ports)
-        for name, shape, dtype in operands:
+        for name, shape, dtype in expected.operands:
             array = inputs.get(name)
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 break
@@ -275,10 +296,11 @@ class CpuRunner(Runner):
             if not (flags.c_contiguous and flags.aligned):
                 array = array.copy()
             arrays.append(array)
-        if len(arrays) == len(self._operands) == len(inputs):
+        if len(arrays) == len(expected.operands) == len(inputs):
             return arrays
-        self.check_inputs(inputs, infos)
-        return [np.require(inputs[name], requirements=("C", "A")) for name, _, _ in self._operands]
+        self.check_inputs(inputs, expected.inputs)
+        names = (name for name, _, _ in expected.operands)
+        return [np.require(inputs[name], requirements=("C", "A")) for name in names]
 
     def _enter(
         self,

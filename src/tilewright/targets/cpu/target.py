@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,13 @@ class CpuTarget(Target):
             *(Capability.EPILOGUE_ANY, Capability.SYNCHRONISATION),
         }
     )
+
+    def plan_sizes(self, most: int) -> tuple[int, ...]:
+        """The largest, 4, and what is as many times 4 as it goes into the largest. A plan's last
+        tile is computed whole: tiles of several rows would take a run of one or two rows three
+        times as long as need be."""
+        least = min(4, most)
+        return tuple(sorted({most, isqrt(least * most), least}, reverse=True))
 
     def machine(self) -> Machine:
         """The processor that this process runs on."""
