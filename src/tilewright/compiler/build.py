@@ -53,7 +53,7 @@ from tilewright.system.temporary import make_folder, remove_folder, temporary_fo
 from tilewright.targets.base import Target, find_target
 
 Free = Mapping[str, Mapping[str, tuple[int, ...]]]
-"""See ``Compilation.free``."""
+"""Axes of inputs that end early in a run, by the name of the size (``Compilation.free``)."""
 
 
 def opened_model(

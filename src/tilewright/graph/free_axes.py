@@ -53,7 +53,7 @@ class FreeAxes:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What ends at which of several sizes of a run, by the sizes' names."""
+    """The dims and axes that end early in a run, with the names of the sizes at which they end."""
 
     dims: Mapping[str, Mapping[str, str]]
     """The size at which each dim of a kernel ends, by the kernel's symbol."""

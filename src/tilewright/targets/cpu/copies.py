@@ -78,8 +78,8 @@ def _write_copy(
 def _write_begin(
     writer: Writer, port: NamedPort, inside: ArrayInC, ends: Mapping[int, str], *, entering: bool
 ) -> None:
-    """Copy what lies before the ends of axes: ``inside`` has room for more, the caller's array has
-    not. What lies behind the last of these axes is copied at once where it is contiguous in both.
+    """Copy the elements before the ends of axes: ``inside`` has room for more. Axes after the
+    last of these are copied at once where they are contiguous in both.
     """
     extents = [ends.get(axis, str(extent)) for axis, extent in enumerate(port.shape)]
     once = max(ends) if port.dense else len(extents)
