@@ -52,6 +52,9 @@ from tilewright.shapes.settlement import Settled
 from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
 from tilewright.targets.base import Target, find_target
 
+Free = Mapping[str, Mapping[str, tuple[int, ...]]]
+"""Axes of inputs that end early in a run, by the name of the size (``Compilation.free``)."""
+
 
 def opened_model(
     model: Model,
@@ -234,7 +237,7 @@ def emit(
     state: CompilationState,
     directory: Path,
     form: Form = Form(),  # noqa: B008 -- a value
-    free: Mapping[str, tuple[int, ...]] | None = None,
+    free: Free | None = None,
 ) -> None:
     """Let the target emit its part, and write the package around it.
 
@@ -244,9 +247,7 @@ def emit(
     advance(state, (), lambda: _write(state, form, directory, free or {}))
 
 
-def _write(
-    state: CompilationState, form: Form, directory: Path, free: Mapping[str, tuple[int, ...]]
-) -> None:
+def _write(state: CompilationState, form: Form, directory: Path, free: Free) -> None:
     state.progress("emit", 0, 0)
     if state.samples is not None:
         samples = samples_of(network_of(state.network), state.samples)
@@ -284,9 +285,7 @@ def _planned(state: CompilationState) -> Planned:
     return Planned(state.plans, bodies)
 
 
-def _compilation(
-    state: CompilationState, form: Form, free: Mapping[str, tuple[int, ...]]
-) -> Compilation:
+def _compilation(state: CompilationState, form: Form, free: Free) -> Compilation:
     """What a target emits of a network; with the bodies of loops, if it writes them itself."""
     loops = state.loops if state.target.writes_loops else {}
     return Compilation(

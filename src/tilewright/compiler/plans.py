@@ -1,8 +1,8 @@
-"""Plans for every length: a package with one free dim, compiled ahead for a few of its sizes.
+"""Plans for every size: a package with free dims, compiled ahead for a few of their sizes.
 
-Where a target's programs take a length when they run (``Target.take_lengths``), a plan for the
-largest size is right for all below it, and a few plans leave short runs little to do in vain. Each
-is an ordinary package in ``plans/SIZE`` of the package. That a model is the same network at every
+Where a target's programs take sizes when they run (``Target.sizes_taken``), a plan for the largest
+ones is right for all below them, and a few plans leave small runs little to do in vain. Each is an
+ordinary package in ``plans/SIZE`` of the package. That a model is the same network at every
 size is found out by comparing its graph at several of them (graph/free_axes.py), and that nothing
 after a run's end is read, in the target's part of each plan. Where it is not so there are no
 plans, the reason is a note of the package, and each size is compiled when it is first used.
@@ -11,7 +11,7 @@ plans, the reason is a note of the package, and each size is compiled when it is
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -25,23 +25,14 @@ from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import WeightStore
 from tilewright.runtime.executable import Progress
-from tilewright.runtime.manifest import PLANS, Manifest, read_own
+from tilewright.runtime.manifest import PLANS, Manifest, plan_name, read_own
 from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.shapes.forms import Bounds
 from tilewright.shapes.settlement import Settled
-from tilewright.targets.base import find_target
-
-MOST_PLANS = 3
-"""Plans of a package."""
-
-SHORT = 32
-"""Sizes up to which one plan serves all."""
+from tilewright.targets.base import Target, find_target
 
 LONGEST = 4096
 """The largest size that is planned for ahead."""
-
-BLOCK = 16
-"""Plans' sizes are multiples of it, but for the largest."""
 
 
 def write_with_plans(
@@ -49,75 +40,102 @@ def write_with_plans(
 ) -> None:
     """Fill an empty directory with an open package and its plans, if there can be some."""
     write_open_package(directory, source=source, settled=settled, recipe=recipe)
-    if not find_target(recipe.target).take_lengths:
+    target = find_target(recipe.target)
+    if not target.sizes_taken:
         return
     manifest = read_own(directory)
     try:
-        sizes = _write_plans(directory, manifest, progress)
+        plans = _write_plans(directory, manifest, target, progress)
     except TilewrightError as error:
         shutil.rmtree(directory / PLANS, ignore_errors=True)
         problem = error.problems[0]
         where = f" ({problem.where})" if problem.where else ""
         note = f"each size is compiled when it is first used: {problem.reason}{where}"
         manifest = replace(manifest, notes=(*manifest.notes, note))
-        sizes = ()
+        plans = ()
     assert manifest.open_model is not None
-    opened = replace(manifest.open_model, plans=sizes)
+    opened = replace(manifest.open_model, plans=plans)
     replace(manifest, open_model=opened).write(directory)
 
 
-def plan_sizes(bounds: Bounds) -> tuple[int, ...]:
-    """The sizes that are planned for, ascending: the largest, and quarters down to ``SHORT``."""
-    sizes = [bounds.high]
-    while len(sizes) < MOST_PLANS and sizes[-1] > SHORT:
-        quarter = -(-sizes[-1] // (4 * BLOCK)) * BLOCK
-        if quarter < bounds.low:
-            break
-        sizes.append(quarter)
-    return tuple(reversed(sizes))
+def plans_of(dims: Sequence[Bounds], target: Target) -> tuple[tuple[int, ...], ...]:
+    """Sizes of all dims that are planned for, ascending: the largest of each come together, then
+    the next ones, or the last of a dim that has no further."""
+    each = [
+        tuple(size for size in target.plan_sizes(bounds.high) if size >= bounds.low)
+        for bounds in dims
+    ]
+    count = max(map(len, each))
+    return tuple(
+        tuple(sizes[min(number, len(sizes) - 1)] for sizes in each)
+        for number in reversed(range(count))
+    )
 
 
-def _write_plans(directory: Path, manifest: Manifest, progress: Progress) -> tuple[int, ...]:
+def _write_plans(
+    directory: Path, manifest: Manifest, target: Target, progress: Progress
+) -> tuple[tuple[int, ...], ...]:
     assert manifest.open_model is not None
-    if len(manifest.open_model.dims) != 1:
-        names = ", ".join(dim.name for dim in manifest.open_model.dims)
-        raise refuse("length-dims", f"a program takes one length, and {names} are free")
-    (dim,) = manifest.open_model.dims
-    if dim.high > LONGEST:
-        raise refuse("length-dims", f"{dim.name} is up to {dim.high}; {LONGEST} are planned for")
-    sizes = plan_sizes(dim.bounds)
+    dims = manifest.open_model.dims
+    names = [dim.name for dim in dims]
+    taken = target.sizes_taken
+    if len(dims) > taken:
+        listed = ", ".join(names)
+        sizes = "one size" if taken == 1 else f"{taken} sizes"
+        raise refuse("length-dims", f"a program takes {sizes}, and {listed} are free")
+    for dim in dims:
+        if dim.high > LONGEST:
+            reason = f"{dim.name} is up to {dim.high}; {LONGEST} are planned for"
+            raise refuse("length-dims", reason)
+    plans = plans_of([dim.bounds for dim in dims], target)
     free = {
-        tensor.name: axes
-        for tensor in manifest.inputs
-        if (axes := tuple(n for n, size in enumerate(tensor.shape) if size == dim.name))
+        name: {
+            tensor.name: axes
+            for tensor in manifest.inputs
+            if (axes := tuple(n for n, size in enumerate(tensor.shape) if size == name))
+        }
+        for name in names
     }
-    _compare(directory, manifest, dim.name, sizes, progress)
-    for size in sizes:
-        progress(f"plan for {dim.name} up to {size}", 0, 0)
-        place = directory / PLANS / str(size)
+    _compare(directory, manifest, plans, progress)
+    for plan in plans:
+        sizes = dict(zip(names, plan, strict=True))
+        progress(f"plan for {_told(sizes)}", 0, 0)
+        place = directory / PLANS / plan_name(plan)
         place.mkdir(parents=True)
-        state = bound(directory, manifest, {dim.name: size}, progress, lengths=True)
+        state = bound(directory, manifest, sizes, progress, lengths=True)
         emit(state, place, free=free)
-    return sizes
+    return plans
+
+
+def _told(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} up to {size}" for name, size in sizes.items())
 
 
 def _compare(
-    directory: Path, manifest: Manifest, name: str, sizes: tuple[int, ...], progress: Progress
+    directory: Path, manifest: Manifest, plans: Sequence[Sequence[int]], progress: Progress
 ) -> None:
-    """Refuse (``length-structure``) a model that is another network at some size."""
+    """Refuse (``length-structure``) a model that is another network at some size: where one dim is
+    smaller, and where all are."""
+    assert manifest.open_model is not None
+    dims = manifest.open_model.dims
 
-    def graph(size: int) -> tuple[NetworkOp, WeightStore]:
-        progress(f"compare the graph at {name} {size}", 0, 0)
-        state = bound(directory, manifest, {name: size}, until="graph passes", lengths=True)
+    def graph(plan: Sequence[int]) -> tuple[NetworkOp, WeightStore]:
+        sizes = {dim.name: size for dim, size in zip(dims, plan, strict=True)}
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        progress(f"compare the graph at {listed}", 0, 0)
+        state = bound(directory, manifest, sizes, until="graph passes", lengths=True)
         return network_of(state.network), state.weights
 
-    assert manifest.open_model is not None
-    (dim,) = manifest.open_model.dims
-    longest = sizes[-1]
+    longest = tuple(plans[-1])
+    lowest = [max(dim.low, 2) for dim in dims]
+    compared = {tuple(map(max, plan, lowest)) for plan in plans[:-1]}
+    compared |= {tuple(map(max, [size - 1 for size in longest], lowest))}
+    for number, low in enumerate(lowest):
+        compared |= {(*longest[:number], low, *longest[number + 1 :])}
     largest = graph(longest)
-    for size in sorted({max(dim.low, 2), *sizes[:-1], longest - 1}):
-        if max(dim.low, 2) <= size < longest:
-            same_but_for(largest, graph(size), (longest, size))
+    for plan in sorted(compared - {longest}):
+        if all(map(int.__le__, plan, longest)):
+            same_but_for(largest, graph(plan), {*zip(longest, plan, strict=True)})
 
 
 def reference_of(

@@ -35,7 +35,7 @@ Axes = frozenset[int]
 NONE: Axes = frozenset()
 
 SUMMING = ("matmul", "attention")
-"""Operations with kernels that know where a dim ends that they sum."""
+"""Operations whose kernels on a core know where a dim ends that they sum."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,48 @@ class FreeAxes:
         return {name: tuple(sorted(self.values.get(v, NONE))) for name, v in network.outputs}
 
 
-def free_axes(network: NetworkOp, inputs: Mapping[str, Collection[int]]) -> FreeAxes:
-    """Follow the axes of inputs that end early, after one index at least.
+@dataclass(frozen=True)
+class Sizes:
+    """The dims and axes that end early in a run, with the names of the sizes at which they end."""
+
+    dims: Mapping[str, Mapping[str, str]]
+    """The size at which each dim of a kernel ends, by the kernel's symbol."""
+    inputs: Mapping[str, Mapping[int, str]]
+    outputs: Mapping[str, Mapping[int, str]]
+    """The size at which each axis of an output ends; of an input likewise."""
+
+
+def ends_of(
+    network: NetworkOp,
+    free: Mapping[str, Mapping[str, Collection[int]]],
+    summing: Collection[str] = SUMMING,
+) -> Sizes:
+    """Follow the axes of inputs that end early at several sizes: for each size its axes.
+
+    Refuses (``length-kernel``) what ``free_axes`` does, and what ends at two sizes at once.
+    """
+    dims: dict[str, dict[str, str]] = {}
+    sides: tuple[dict[str, dict[int, str]], ...] = {}, {}
+    for size, inputs in free.items():
+        found = free_axes(network, inputs, summing)
+        for symbol, ended in found.dims.items():
+            for dim in ended:
+                if dims.setdefault(symbol, {}).setdefault(dim, size) != size:
+                    other = dims[symbol][dim]
+                    raise _refusal(symbol, f"{dim} would end at {size} and at {other}")
+        for side, axes in zip(sides, (inputs, found.outputs(network)), strict=True):
+            for name, numbers in axes.items():
+                side.setdefault(name, {}).update(dict.fromkeys(numbers, size))
+    return Sizes(dims, *sides)
+
+
+def free_axes(
+    network: NetworkOp,
+    inputs: Mapping[str, Collection[int]],
+    summing: Collection[str] = SUMMING,
+) -> FreeAxes:
+    """Follow the axes of inputs that end early, after one index at least; ``summing`` are the
+    operations with kernels that know where a dim ends that they sum.
 
     Refuses (``length-kernel``), with the node, what would read elements after the end.
     """
@@ -70,7 +110,8 @@ def free_axes(network: NetworkOp, inputs: Mapping[str, Collection[int]]) -> Free
                 for name, value in known.items()
             }
             hosted = op.engine is not None and op.engine.data == "host"
-            dims[kernel.symbol], values[op.result] = _of_kernel(kernel, axes, hosted=hosted)
+            ends = () if hosted else summing
+            dims[kernel.symbol], values[op.result] = _of_kernel(kernel, axes, ends, hosted=hosted)
         elif isinstance(op, ReshapeOp):
             values[op.results[0]] = _reshaped(op, values.get(op.operands[0], NONE))
         elif isinstance(op, SliceOp):
@@ -85,7 +126,7 @@ def _refusal(node: str, reason: str) -> TilewrightError:
 
 
 def _of_kernel(
-    kernel: Kernel, axes: Mapping[str, Axes | None], *, hosted: bool
+    kernel: Kernel, axes: Mapping[str, Axes | None], summing: Collection[str], *, hosted: bool
 ) -> tuple[frozenset[str], Axes]:
     """The dims of a kernel that end early, and the axes of its result; ``axes`` are those of its
     operands, None for constants."""
@@ -114,7 +155,7 @@ def _of_kernel(
                     reason = f"axis {axis} of {operand.name} does not end early, and others do"
                     raise _refusal(node, reason)
         summed = free.intersection(stage.reduction)
-        if summed and (hosted or stage.operation not in SUMMING):
+        if summed and stage.operation not in summing:
             where = "on the host" if hosted else "here"
             reason = f"no kernel {where} ends {stage.operation} along {', '.join(sorted(summed))}"
             raise _refusal(node, f"{reason} at a length known when it runs")
@@ -155,15 +196,19 @@ def _sliced(op: SliceOp, axes: Axes) -> Axes:
     return frozenset(whole)
 
 
+Pair = tuple[int, int]
+"""A size of a larger network, and the same size of a smaller one."""
+
+
 def same_but_for(
     large: tuple[NetworkOp, WeightStore],
     small: tuple[NetworkOp, WeightStore],
-    sizes: tuple[int, int],
+    sizes: Collection[Pair],
 ) -> None:
-    """Refuse (``length-structure``) two networks that differ in more than a size.
+    """Refuse (``length-structure``) two networks that differ in more than some sizes.
 
-    Operations are the same, one by one; where extents and attributes differ, they are the one size
-    here and the other there; constants begin with the smaller ones.
+    Operations are the same, one by one; where extents and attributes differ, they are a size of the
+    one here and the same size of the other there; constants begin with the smaller ones.
     """
     numbers: dict[SSAValue, int] = {}
     others: dict[SSAValue, int] = {}
@@ -193,34 +238,36 @@ def same_but_for(
             _compare_attributes(op, counterpart, sizes)
 
 
-def _differs(op: Operation, sizes: tuple[int, int], reason: str) -> TilewrightError:
+def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightError:
+    changed = [f"{large} and {small}" for large, small in sizes if large != small]
     where = op.get_attr_or_prop("node") or op.get_attr_or_prop("symbol") or op.name
     return refuse(
         "length-structure",
-        f"{reason} (sizes {sizes[0]} and {sizes[1]})",
+        f"{reason} (sizes {', '.join(sorted(changed))})",
         str(where).strip('"'),
         "give the dim a size: each size is then compiled",
     )
 
 
 def _compare_extents(
-    op: Operation, left: tuple[int, ...], right: tuple[int, ...], sizes: tuple[int, int]
+    op: Operation, left: tuple[int, ...], right: tuple[int, ...], sizes: Collection[Pair]
 ) -> None:
     if len(left) != len(right) or any(
-        a != b and (a, b) != sizes for a, b in zip(left, right, strict=True)
+        a != b and (a, b) not in sizes for a, b in zip(left, right, strict=True)
     ):
         raise _differs(op, sizes, f"has shape {list(left)} for one and {list(right)} for the other")
 
 
-def _compare_attributes(op: Operation, counterpart: Operation, sizes: tuple[int, int]) -> None:
+def _compare_attributes(op: Operation, counterpart: Operation, sizes: Collection[Pair]) -> None:
     left, right = (each.properties | each.attributes for each in (op, counterpart))
+    texts_of_sizes = {(str(a), str(b)) for a, b in sizes}
     for name in {*left, *right}:
         texts = [str(part.get(name)) for part in (left, right)]
         if texts[0] == texts[1]:
             continue
         words = [_WORDS.findall(text) for text in texts]
         if len(words[0]) != len(words[1]) or any(
-            a != b and (a, b) != (str(sizes[0]), str(sizes[1])) for a, b in zip(*words, strict=True)
+            a != b and (a, b) not in texts_of_sizes for a, b in zip(*words, strict=True)
         ):
             raise _differs(op, sizes, f"has {name} {texts[0]} for one and {texts[1]} for the other")
 

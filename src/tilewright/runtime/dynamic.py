@@ -24,7 +24,7 @@ from tilewright.errors import refuse
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.digest import compiler_digest
 from tilewright.runtime.executable import Executable, Progress, quiet
-from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, read_own
+from tilewright.runtime.manifest import PLANS, PROGRAM, Manifest, plan_name, read_own
 from tilewright.runtime.planned import PlannedExecutable
 from tilewright.runtime.specialisers import Interpreted, Specialiser, Written, specialisers
 from tilewright.runtime.summary import free_dims
@@ -70,7 +70,7 @@ class DynamicExecutable(Executable):
         self.cache = Cache() if cache is None else cache
         self.progress = progress
         self._loaded: OrderedDict[tuple[int, ...], Executable] = OrderedDict()
-        self._plans: dict[int, Executable] = {}
+        self._plans: dict[tuple[int, ...], Executable] = {}
         self._last: Executable | None = None
         self._guard = RLock()
         _ = self.free  # Invalid bounds are refused now.
@@ -111,15 +111,14 @@ class DynamicExecutable(Executable):
     def _planned(self, sizes: Mapping[str, int]) -> Executable | None:
         """The smallest plan that holds the sizes, at these; None where there is none."""
         assert self.manifest.open_model is not None
-        for longest in self.manifest.open_model.plans:
-            if len(sizes) == 1 and max(sizes.values()) <= longest:
-                if longest not in self._plans:
-                    place = self.content / PLANS / str(longest)
-                    self._plans[longest] = Executable(place, manifest=read_own(place))
-                plan = self._plans[longest]
-                return PlannedExecutable(
-                    plan, self.manifest, sizes, lambda: self._interpreted(sizes)
-                )
+        for most in self.manifest.open_model.plans:
+            if 0 in sizes.values() or any(map(int.__gt__, sizes.values(), most)):
+                continue
+            if most not in self._plans:
+                place = self.content / PLANS / plan_name(most)
+                self._plans[most] = Executable(place, manifest=read_own(place))
+            plan = self._plans[most]
+            return PlannedExecutable(plan, self.manifest, sizes, lambda: self._interpreted(sizes))
         return None
 
     def _interpreted(self, sizes: Mapping[str, int]) -> tuple[ModuleOp, Weights]:

@@ -11,7 +11,7 @@ or, when dims of the model's inputs are free (``tilewright.runtime.dynamic``):
 
     manifest.json
     model/                the model as it came, compiled for each shape when it is first used
-    plans/SIZE/           packages that are right for every size of the one free dim up to theirs
+    plans/SIZExSIZE/      packages that are right for all sizes of the free dims up to theirs
 
 The same input gives the same bytes.
 """
@@ -41,6 +41,12 @@ PROGRAM = "program"
 REFERENCE = "reference"
 MODEL = "model"
 PLANS = "plans"
+
+
+def plan_name(sizes: Sequence[int]) -> str:
+    """The folder of the plan for sizes of the free dims, ``8x64``."""
+    return "x".join(map(str, sizes))
+
 
 _MOST_MANIFEST_BYTES = 64 << 20
 
@@ -95,9 +101,9 @@ class OpenModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model's file in the package."""
     dims: tuple[FreeDim, ...]
     """The free dims, in the order in which the inputs name them."""
-    plans: tuple[int, ...] = ()
-    """Sizes of the one free dim for which the package has plans, ascending; none, or all sizes up
-    to the last are covered."""
+    plans: tuple[tuple[int, ...], ...] = ()
+    """Sizes of the free dims for which the package has plans, ascending; none, or all sizes up to
+    the last are covered."""
     exact_memory: bool = False
     ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
     """Calibrated ranges of values, where they choose scales or binary points."""

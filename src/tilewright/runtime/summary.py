@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from tilewright.runtime.glance import target_name
 from tilewright.runtime.machine_facts import check_facts
-from tilewright.runtime.manifest import KernelEntry, Manifest
+from tilewright.runtime.manifest import KernelEntry, Manifest, plan_name
 from tilewright.runtime.reasons import why_low
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def free_dims(manifest: Manifest) -> str:
         ]
         lines.append(f"  free        {dim.name}: {dim.bounds}, in {', '.join(places)}")
     if plans:
-        lines.append(f"  plans       up to {', '.join(map(str, plans))}")
+        lines.append(f"  plans       up to {', '.join(map(plan_name, plans))}")
     for kind, tensors in (("input", manifest.inputs), ("output", manifest.outputs)):
         for tensor in tensors:
             shape = ", ".join(map(str, tensor.shape))

@@ -46,9 +46,9 @@ class Target(ABC):
     description: str
     family: str = ""
     """Family whose own keys its machines may have (machine/records.py): the name of its folder."""
-    take_lengths: bool = False
-    """True if one program may run at any length of an input's axis, up to the one that it was
-    compiled for (``Compilation.free``)."""
+    sizes_taken: int = 0
+    """Sizes that one program may be given when it runs: each is of axes of inputs, and may be any
+    up to the one that the program was compiled for (``Compilation.free``)."""
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
     honours: ClassVar[frozenset[Decision]] = EVERY_DECISION
@@ -89,6 +89,17 @@ class Target(ABC):
     takes_computed_weights: bool = True
     """True if the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
+
+    def plan_sizes(self, most: int) -> tuple[int, ...]:
+        """Three sizes of a free dim at most, descending from the largest, for which programs that
+        take sizes are planned: a run uses the smallest that is large enough.
+
+        Quarters down to 32, in blocks of 16.
+        """
+        sizes = [most]
+        while len(sizes) < 3 and sizes[-1] > 32:
+            sizes.append(-(-sizes[-1] // 64) * 16)
+        return tuple(sizes)
 
     @property
     def host_compiler(self) -> HostCompiler:

@@ -24,11 +24,14 @@ class KernelSource:
     operation: str
     shared: bool = False
     """True if the function takes ``part`` and ``parts``: the equal part that it computes."""
+    sizes: tuple[str, ...] = ()
+    """The sizes of a run that it takes, as C names them."""
 
     @property
     def prototype(self) -> str:
         """The function's declaration in C, without a semicolon."""
         listed = [parameter.declaration for parameter in self.parameters]
+        listed += [f"long {size}" for size in self.sizes]
         listed += ["long part", "long parts"] if self.shared else []
         return f"void {KERNEL}({', '.join(listed)})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewright.planning.layout import Layout
 
 
-class Port(Struct, frozen=True):
+class Port(Struct, frozen=True, omit_defaults=True):
     """An input or output of the network: where its tensor lies in the workspace."""
 
     name: str
@@ -32,9 +32,12 @@ class Port(Struct, frozen=True):
     arena: str
     offset: Annotated[int, Meta(ge=0)]
     strides: tuple[int, ...]
+    ended: tuple[tuple[Annotated[int, Meta(ge=0)], str], ...] = ()
+    """Axes that end early in a run, with the names of the sizes at which they end. The caller's
+    array ends there, the tensor is of the largest sizes."""
 
     @classmethod
-    def of(cls, name: str, value: SSAValue) -> Port:
+    def of(cls, name: str, value: SSAValue, ends: Mapping[int, str] | None = None) -> Port:
         """The port of a network's value that has a placement."""
         from tilewright.graph.placement import placement_of
         from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
@@ -49,7 +52,13 @@ class Port(Struct, frozen=True):
             place.arena,
             place.offset,
             place.strides,
+            tuple((ends or {}).items()),
         )
+
+    @property
+    def ends(self) -> dict[int, str]:
+        """``ended``, by axis."""
+        return dict(self.ended)
 
     @property
     def c_type(self) -> str:

@@ -99,9 +99,12 @@ class Compilation:
     arenas: Mapping[str, int]
     """Bytes of each arena."""
     form: Form = Form()
-    free: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Axes of inputs that end early in a run, after one index at least: all at the same length.
-    Only targets that ``take_lengths`` are asked for that."""
+    free: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
+        default_factory=dict[str, "Mapping[str, tuple[int, ...]]"]
+    )
+    """Axes of inputs that end early in a run, after one index at least, by the name of the size at
+    which they end. Only targets that take sizes (``Target.sizes_taken``) are asked for that, and
+    for no more sizes than they take."""
     host_seconds: Mapping[int, float] = field(default_factory=dict[int, float])
     """Predicted seconds of the host's operations by their place in the network, where the machine
     describes its host (``Machine.host``)."""
@@ -280,13 +283,14 @@ class Runner(ABC):
         """Build now all that is otherwise built when a run first needs it, simulators included."""
         self.build()
 
-    def check_inputs(self, inputs: Mapping[str, Array]) -> None:
-        """Refuse inputs of the wrong name, shape or dtype.
+    def check_inputs(self, inputs: Mapping[str, Array], asked: Sequence[TensorInfo] = ()) -> None:
+        """Refuse inputs of the wrong name, shape or dtype: others than are ``asked``, which are the
+        runner's by default.
 
         What a network was compiled without because it is empty may be given all the same.
         """
-        wanted = {info.name: info for info in self.inputs}
-        listed = ", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in self.inputs)
+        wanted = {info.name: info for info in asked or self.inputs}
+        listed = ", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in wanted.values())
         for name, value in inputs.items():
             if name not in wanted and np.size(value):
                 raise refuse("input-name", f"the model has no input {name!r}", help=listed)

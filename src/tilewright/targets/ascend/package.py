@@ -79,7 +79,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     addresses = Addresses.of(compilation, CONSTANTS)
     device = Device(core_of(compilation.machine))
     network = network_of(compilation.network)
-    ends = free_axes(network, compilation.free) if compilation.free else None
+    (free,) = compilation.free.values() or ({},)
+    ends = free_axes(network, free) if free else None
     steps, rows = _lower(compilation, device, {} if ends is None else ends.dims)
     write_program(
         compilation,
@@ -111,7 +112,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
 
 def _length(compilation: Compilation, outputs: dict[str, tuple[int, ...]]) -> Length:
     values = dict(network_of(compilation.network).inputs)
-    inputs = {name: tuple(axes) for name, axes in compilation.free.items()}
+    (inputs,) = ({n: tuple(a) for n, a in free.items()} for free in compilation.free.values())
     longest = {shape_of(values[name])[axis] for name, axes in inputs.items() for axis in axes}
     return Length(longest=max(longest), inputs=inputs, outputs=outputs)
 

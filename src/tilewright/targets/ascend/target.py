@@ -24,7 +24,7 @@ class AscendTarget(Target):
     """DaVinci cores: CCE C, run on a host core, block by block."""
 
     falls_back = True
-    take_lengths = True
+    sizes_taken = 1
     elements = ("float16",)
     family = "ascend"
     kernels_overlap = False

@@ -61,6 +61,9 @@ class Instance:
     """Choices of the schedule that belong to the primitive."""
     loops: tuple[Around, ...] = ()
     """The loops around it, outermost first."""
+    ends: Mapping[str, str] = field(default_factory=dict[str, str])
+    """C of the sizes at which dims end in a run. Tiles are computed whole; a dim that is summed is
+    not, beyond its end."""
 
     @property
     def anchor(self) -> Step:

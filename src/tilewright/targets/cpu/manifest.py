@@ -44,6 +44,8 @@ class CpuManifest(Struct, frozen=True, kw_only=True):
     scratch_bytes: ArenaBytes
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    sizes: tuple[str, ...] = ()
+    """Names of the sizes that a run has."""
     steps: tuple[StepRow, ...]
 
 
@@ -54,6 +56,10 @@ def read_manifest(program: Path) -> CpuManifest:
         manifest = from_json(CpuManifest, path.read_bytes())
         if manifest.processor not in BUILDS:
             raise JsonError(f"{manifest.processor[:80]!r} is no processor")
+        for port in (*manifest.inputs, *manifest.outputs):
+            for axis, size in port.ended:
+                if axis >= len(port.shape) or size not in manifest.sizes:
+                    raise JsonError(f"axis {axis} of {port.name[:80]!r} ends at no size")
     except (OSError, JsonError) as error:
         raise refuse("package-invalid", f"the manifest is damaged: {error}", str(path)) from error
     return manifest

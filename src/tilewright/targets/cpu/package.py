@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from tilewright.codegen.c.prune import pruned
@@ -13,7 +14,8 @@ from tilewright.codegen.program.bodies import Bases, package_bytes
 from tilewright.codegen.program.interface import MANIFEST, WEIGHTS_FILE, Compilation
 from tilewright.codegen.program.weights import array_text, checksum_of, write_weights
 from tilewright.graph.dialect import network_of
-from tilewright.graph.names import network_name
+from tilewright.graph.free_axes import Sizes
+from tilewright.graph.names import identifier, network_name
 from tilewright.machine import Machine
 from tilewright.system.typed_json import to_json
 from tilewright.targets.cpu.headers import HEADERS, header
@@ -31,6 +33,17 @@ from tilewright.targets.cpu.texts import (
 )
 
 
+def names_of_sizes(sizes: Collection[str]) -> dict[str, str]:
+    """C names of a run's sizes, which differ from one another and from all other names."""
+    names: dict[str, str] = {}
+    for size in sizes:
+        base = f"size_{identifier(size, 'dim')}"
+        taken = set(names.values())
+        numbered = (f"{base}_{number}" for number in count(2))
+        names[size] = next(name for name in chain([base], numbered) if name not in taken)
+    return names
+
+
 def write_package(
     compilation: Compilation,
     directory: Path,
@@ -39,6 +52,7 @@ def write_package(
     *,
     processor: Processor,
     weights: bool = True,
+    sizes: Sizes | None = None,
 ) -> list[Path]:
     """Write all files for calls of a compilation's kernels, in order; returns them, sorted.
 
@@ -47,8 +61,12 @@ def write_package(
     """
     network = network_of(compilation.network)
     prefix = network_name(network.symbol.data)
-    taken = [Port.of(name, value) for name, value in network.inputs]
-    given = [Port.of(name, value) for name, value in network.outputs]
+    ended = ({}, {}) if sizes is None else (sizes.inputs, sizes.outputs)
+    taken, given = (
+        [Port.of(name, value, ends.get(name)) for name, value in side]
+        for side, ends in zip((network.inputs, network.outputs), ended, strict=True)
+    )
+    names = names_of_sizes(compilation.free)
     inputs, outputs = distinct_ports(taken, given)
     form = compilation.form
     writer = StepWriter(prefix, form)
@@ -58,10 +76,10 @@ def write_package(
     if weights:
         write_weights(compilation, weights_file)
     identity = checksum_of(weights_file) if weights else None
-    sizes = package_bytes(compilation)
-    values = network_values(prefix, inputs, outputs, steps, form)
+    memory = package_bytes(compilation)
+    values = network_values(prefix, inputs, outputs, steps, form, names)
     values["loops"] = "\n".join(writer.loops)
-    values |= weight_values(form, *sizes, identity)
+    values |= weight_values(form, *memory, identity)
     run = text("network.c", values)
     support = pruned(
         {name: header(name) for name in HEADERS},
@@ -72,6 +90,7 @@ def write_package(
         "includes": support_text("\n".join(support.includes["pieces.h"]), prefix),
         "prototypes": "\n".join(f"{source.declared(name)};" for name, source, _ in functions),
     }
+    ports = taken, given
     files: dict[str, str | bytes] = {
         f"include/{prefix}.h": text("network.h", values),
         f"src/{prefix}.c": run,
@@ -80,7 +99,7 @@ def write_package(
             f"src/{prefix}_{name}": support_text(helpers, prefix)
             for name, helpers in support.texts.items()
         },
-        MANIFEST: _manifest(prefix, (taken, given), steps, compilation, sizes, lanes, processor),
+        MANIFEST: _manifest(prefix, ports, steps, compilation, memory, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
@@ -93,7 +112,7 @@ def write_package(
         files["Makefile"] = text("Makefile", values)
         files["CMakeLists.txt"] = text("CMakeLists.txt", values)
     if weights and not form.bare:
-        values |= main_values(prefix.upper(), inputs, outputs, form)
+        values |= main_values(prefix.upper(), inputs, outputs, form, names)
         files[f"include/{prefix}.hpp"] = text("network.hpp", values)
         files["main.c"] = text("main.c", values)
         files[f"{prefix}.pc.in"] = text("network.pc.in", values)
@@ -129,7 +148,7 @@ def _manifest(
     ports: tuple[Sequence[Port], Sequence[Port]],
     steps: Sequence[Step],
     compilation: Compilation,
-    sizes: tuple[int, int],
+    memory: tuple[int, int],
     lanes: int,
     processor: Processor,
 ) -> str:
@@ -142,11 +161,12 @@ def _manifest(
         tiles=processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
         weights=compilation.form.weights,
         bare=compilation.form.bare,
-        weight_bytes=sizes[0],
-        workspace_bytes=sizes[1],
+        weight_bytes=memory[0],
+        workspace_bytes=memory[1],
         scratch_bytes=scratch_bytes(steps),
         inputs=tuple(ports[0]),
         outputs=tuple(ports[1]),
+        sizes=tuple(compilation.free),
         steps=tuple(StepRow(kernel.symbol, kernel.nodes) for kernel in kernels),
     )
     return to_json(manifest, indent=1) + "\n"

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from tilewright.codegen.c.compiler import FLAGS
 from tilewright.codegen.host.library import arena, load_library, opened, read_weights
@@ -24,6 +25,7 @@ from tilewright.codegen.program.interface import (
     Profile,
     Runner,
     RunResult,
+    TensorInfo,
     Watch,
 )
 from tilewright.errors import refuse
@@ -48,7 +50,24 @@ def _kernels(steps: Sequence[StepRow], seconds: NDArray[np.float64]) -> tuple[Ke
     )
 
 
-def _checks(ports: Sequence[Port]) -> tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]:
+_Checks = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+"""The name, shape and dtype of arrays."""
+
+
+class _Expected(NamedTuple):
+    """What a run of some sizes takes and gives."""
+
+    sizes: tuple[int, ...]
+    inputs: tuple[TensorInfo, ...]
+    operands: _Checks
+    results: _Checks
+
+    def fresh(self) -> dict[str, Array]:
+        """New arrays for the outputs."""
+        return {name: np.empty(shape, dtype) for name, shape, dtype in self.results}
+
+
+def _checks(ports: Sequence[Port]) -> _Checks:
     """Return the name, shape and dtype of every port, which arrays are checked against."""
     return tuple((port.name, port.shape, np.dtype(port.dtype)) for port in ports)
 
@@ -71,9 +90,11 @@ class CpuRunner(Runner):
         self._inputs, self._outputs = manifest.inputs, manifest.outputs
         self.inputs = tuple(port.info for port in self._inputs)
         self.outputs = tuple(port.info for port in self._outputs)
+        self.sizes = manifest.sizes
         self.steps = manifest.steps
-        self._sizes = manifest.workspace_bytes, manifest.scratch_bytes
-        self._results, self._operands = _checks(self._outputs), _checks(self._inputs)
+        self._memory = manifest.workspace_bytes, manifest.scratch_bytes
+        most = {size: port.shape[axis] for port in self._inputs for axis, size in port.ended}
+        self._expected = self._at(tuple(most.get(size, 1) for size in self.sizes))
         self._lock = Lock()
         self.bare = manifest.bare
         names = ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop")
@@ -89,14 +110,16 @@ class CpuRunner(Runner):
             self.weights = read_weights(program / WEIGHTS_FILE, size)
         for name in names:
             getattr(self.library, f"{self.prefix}_{name}").restype = None
-        self._hold(arena(self._sizes[0]))
+        self._hold(arena(self._memory[0]))
         self.functions: dict[str, Callable[..., None]] = {}
         team = 0 if self.bare else 1
-        for function, more in (("run", 2), *(() if self.bare else (("profile", 3),))):
+        for function, more in (("run", 2), *(() if self.bare else (("profile", 2),))):
             called = getattr(self.library, f"{self.prefix}_{function}" + ("_by" if team else ""))
             # Told the types, ctypes takes addresses as Python's numbers.
             count = len(self._inputs) + len(self._outputs) + more + team
-            called.argtypes = [ctypes.c_void_p] * count
+            seconds = [ctypes.c_void_p] if function == "profile" else []
+            sizes = [ctypes.c_long] * len(self.sizes)
+            called.argtypes = [*[ctypes.c_void_p] * count, *sizes, *seconds]
             self.functions[function] = called
         if not self.bare:
             getattr(self.library, f"{self.prefix}_team_start").restype = ctypes.c_void_p
@@ -126,7 +149,7 @@ class CpuRunner(Runner):
             if self._stop is not None:
                 self._stop()
             self._team, self._stop, self._threads = ctypes.c_void_p(None), None, 1
-            size, scratch = self._sizes
+            size, scratch = self._memory
             self._hold(arena(-(-size // ALIGNMENT) * ALIGNMENT + scratch * (count - 1)))
             if count == 1:
                 return
@@ -148,31 +171,70 @@ class CpuRunner(Runner):
     ) -> RunResult:
         """Run once on ``threads`` threads; the profile has seconds for every kernel."""
         del check_races
-        arrays = self._arrays(inputs)
-        outputs = self._fresh()
+        expected = self._of(inputs)
+        sizes, arrays = expected.sizes, self._arrays(inputs, expected)
+        outputs = expected.fresh()
         if profile or trace is not None or watch is not None:
-            measured = self._profiled(arrays, outputs, watch)
+            measured = self._profiled(arrays, outputs, sizes, watch)
             if trace is not None:
                 write_trace(trace, measured.kernels)
             return RunResult(outputs, lambda: measured)
-        self._enter("run", arrays, outputs.values())
+        self._enter("run", (*arrays, *outputs.values()), sizes)
         # What is measured later leaves the caller's outputs alone.
-        return RunResult(outputs, lambda: self._profiled(arrays, self._fresh()))
+        return RunResult(outputs, lambda: self._profiled(arrays, expected.fresh(), sizes))
 
-    def _fresh(self) -> dict[str, Array]:
-        """New arrays for the outputs."""
-        return {name: np.empty(shape, dtype) for name, shape, dtype in self._results}
+    def _of(self, inputs: Mapping[str, Array]) -> _Expected:
+        """What a run on inputs takes and gives. Refuses inputs that disagree (``shape-conflict``),
+        and sizes that the program does not have (``shape-bounds``)."""
+        if not self.sizes:
+            return self._expected
+        found: dict[str, tuple[int, str]] = {}
+        for port in self._inputs:
+            shape = np.shape(inputs.get(port.name, ()))
+            for axis, name in port.ends.items():
+                if axis >= len(shape):
+                    continue  # Which check_inputs refuses.
+                size, first = found.setdefault(name, (shape[axis], port.name))
+                if shape[axis] != size:
+                    reason = f"{name} is {shape[axis]}, and {size} in input {first!r}"
+                    raise refuse("shape-conflict", reason, port.name)
+                if not 1 <= size <= port.shape[axis]:
+                    bounds = f"1 to {port.shape[axis]}"
+                    raise refuse("shape-bounds", f"{name} is {size}, outside {bounds}", port.name)
+        sizes = tuple(found.get(name, (1, ""))[0] for name in self.sizes)
+        expected = self._expected
+        if expected.sizes != sizes:
+            expected = self._expected = self._at(sizes)
+        return expected
+
+    def _at(self, sizes: tuple[int, ...]) -> _Expected:
+        """What a run of the sizes takes and gives."""
+        known = dict(zip(self.sizes, sizes, strict=True))
+
+        def sized(port: Port) -> Port:
+            extents = enumerate(port.shape)
+            shape = tuple(known.get(port.ends.get(axis, ""), extent) for axis, extent in extents)
+            return replace(port, shape=shape)
+
+        inputs = [sized(port) for port in self._inputs]
+        outputs = [sized(port) for port in self._outputs]
+        asked = tuple(port.info for port in inputs)
+        return _Expected(sizes, asked, _checks(inputs), _checks(outputs))
 
     def _profiled(
-        self, inputs: Sequence[Array], outputs: Mapping[str, Array], watch: Watch | None = None
+        self,
+        inputs: Sequence[Array],
+        outputs: Mapping[str, Array],
+        sizes: Sequence[int],
+        watch: Watch | None = None,
     ) -> Profile:
         """Run, with a look at the clock before each step."""
         seconds = np.zeros(max(len(self.steps), 1))
         begin = time.perf_counter()
         if watch is None and not self.bare:
-            self._enter("profile", inputs, [*outputs.values(), seconds])
+            self._enter("profile", (*inputs, *outputs.values()), sizes, seconds)
         else:
-            self._run_steps(inputs, outputs, seconds, watch)
+            self._run_steps(inputs, outputs, sizes, seconds, watch)
         whole = time.perf_counter() - begin
         memory = self.weights.size + self.workspace.size
         return Profile(_kernels(self.steps, seconds), seconds=whole, peak_memory_bytes=memory)
@@ -181,6 +243,7 @@ class CpuRunner(Runner):
         self,
         inputs: Sequence[Array],
         outputs: Mapping[str, Array],
+        sizes: Sequence[int],
         seconds: NDArray[np.float64],
         watch: Watch | None,
     ) -> None:
@@ -190,18 +253,21 @@ class CpuRunner(Runner):
         arenas = {WEIGHTS: self.weights, ACTIVATIONS: self.workspace}
         for port, array in zip(self._inputs, inputs, strict=True):
             view, layout = port.box(arenas)
-            view[...] = layout.pack(array)
+            missing = [most - size for most, size in zip(port.shape, array.shape, strict=True)]
+            view[...] = layout.pack(np.pad(array, [(0, count) for count in missing]))
         function = getattr(self.library, f"{self.prefix}_step")
         pointers = [ctypes.c_void_p(space.ctypes.data) for space in (self.weights, self.workspace)]
+        given = [ctypes.c_long(size) for size in sizes]
         for number, step in enumerate(self.steps):
             begin = time.perf_counter()
-            function(ctypes.c_int(number), *pointers)
+            function(ctypes.c_int(number), *pointers, *given)
             seconds[number] = time.perf_counter() - begin
             if watch is not None:
                 watch(step.symbol, arenas)
         for port in self._outputs:
             view, layout = port.box(arenas)
-            outputs[port.name][...] = layout.unpack(view, port.shape)
+            whole = layout.unpack(view, port.shape)
+            outputs[port.name][...] = whole[tuple(map(slice, outputs[port.name].shape))]
 
     def call(
         self,
@@ -212,16 +278,17 @@ class CpuRunner(Runner):
     ) -> None:
         """Call ``run`` or ``profile`` on arrays that have been checked."""
         results = [outputs[info.name] for info in self.outputs]
-        self._enter(function, self._arrays(inputs), [*results, *more])
+        expected = self._of(inputs)
+        self._enter(function, (*self._arrays(inputs, expected), *results), expected.sizes, *more)
 
-    def _arrays(self, inputs: Mapping[str, Array]) -> list[Array]:
+    def _arrays(self, inputs: Mapping[str, Array], expected: _Expected) -> list[Array]:
         """The inputs in the program's order, as C takes them; refuses what ``check_inputs`` does.
 
         A call of a small network takes ten microseconds: what is right is found right in a few
         tests, and what is not is looked at again for the message.
         """
         arrays: list[Array] = []
-        for name, shape, dtype in self._operands:
+        for name, shape, dtype in expected.operands:
             array = inputs.get(name)
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 break
@@ -229,14 +296,21 @@ class CpuRunner(Runner):
             if not (flags.c_contiguous and flags.aligned):
                 array = array.copy()
             arrays.append(array)
-        if len(arrays) == len(self._operands) == len(inputs):
+        if len(arrays) == len(expected.operands) == len(inputs):
             return arrays
-        self.check_inputs(inputs)
-        return [np.require(inputs[name], requirements=("C", "A")) for name, _, _ in self._operands]
+        self.check_inputs(inputs, expected.inputs)
+        names = (name for name, _, _ in expected.operands)
+        return [np.require(inputs[name], requirements=("C", "A")) for name in names]
 
-    def _enter(self, function: str, inputs: Iterable[Array], results: Iterable[Array]) -> None:
+    def _enter(
+        self,
+        function: str,
+        arrays: Iterable[Array],
+        sizes: Sequence[int] = (),
+        *more: NDArray[Any],
+    ) -> None:
         """Call a function of the library on arrays in the program's order, in turn."""
-        places = [_address(array) for array in (*inputs, *results)]
+        places = [*map(_address, arrays), *sizes, *map(_address, more)]
         with self._lock:
             if self.bare:
                 self.functions[function](*self._arenas, *places)

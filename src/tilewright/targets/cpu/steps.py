@@ -127,7 +127,7 @@ class StepWriter:
             call, places={tensor: placed(place) for tensor, place in call.places.items()}
         )
         arguments, scratch = moved.divided_arguments("workspace")
-        return Step(call.kernel, name, arguments, source.shared, scratch)
+        return Step(call.kernel, name, (*arguments, *source.sizes), source.shared, scratch)
 
     def _loop(self, compilation: Compilation, call: LoopCall, outer: Bases, inner: Bases) -> Step:
         """A loop as a function of its own, which all threads run if they share a step of it."""

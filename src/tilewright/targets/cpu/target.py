@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +16,39 @@ from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.tile.decisions import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tilewright.codegen.host.calls import KernelCall
     from tilewright.codegen.host.compiler import HostCompiler
     from tilewright.codegen.host.loops import LoopCall
+    from tilewright.graph.free_axes import Sizes
     from tilewright.machine import Machine
     from tilewright.planning.planners.measured import Measure
 
 
-def _calls(compilation: Compilation, lanes: int) -> Sequence[KernelCall | LoopCall]:
-    """The calls of a network's kernels, and of its loops with those of their bodies, in order."""
+SUMMING = (
+    *("attention", "softmax"),
+    *(f"reduce_{each}" for each in ("sum", "mean", "max", "min", "product")),
+)
+"""Operations whose kernels know where a dim ends that they sum."""
+
+
+def _sizes(compilation: Compilation) -> Sizes:
+    """What ends at which size of a run. Refuses (``length-kernel``) what cannot."""
+    from tilewright.graph.dialect import network_of
+    from tilewright.graph.free_axes import ends_of
+
+    for symbol in compilation.loops if compilation.free else ():
+        reason = "a loop's body takes no sizes of a run"
+        raise refuse("length-kernel", reason, symbol, "give the dim a size")
+    return ends_of(network_of(compilation.network), compilation.free, SUMMING)
+
+
+def _calls(
+    compilation: Compilation, lanes: int, ends: Mapping[str, Mapping[str, str]]
+) -> Sequence[KernelCall | LoopCall]:
+    """The calls of a network's kernels, and of its loops with those of their bodies, in order;
+    ``ends`` are C of the sizes at which dims of kernels end."""
     from tilewright.codegen.host.loops import LoopCall
     from tilewright.graph.dialect import network_of
     from tilewright.graph.passes.editing import VIEWS
@@ -38,9 +61,9 @@ def _calls(compilation: Compilation, lanes: int) -> Sequence[KernelCall | LoopCa
     for kernel in compilation.kernels:
         loop = compilation.loops.get(kernel.kernel.symbol)
         if loop is None:
-            calls.append(call_of(kernel, lanes))
+            calls.append(call_of(kernel, lanes, ends.get(kernel.kernel.symbol)))
         else:
-            calls.append(LoopCall(kernel, loop, tuple(_calls(loop.body, lanes))))
+            calls.append(LoopCall(kernel, loop, tuple(_calls(loop.body, lanes, {}))))
     return calls
 
 
@@ -52,6 +75,7 @@ class CpuTarget(Target):
     weights_file = WEIGHTS_FILE
     writes_c = True
     writes_loops = True
+    sizes_taken = 8
     description = "readable C for the processor at hand, built by the system's compiler"
     elements = ("float32",)
     honours = frozenset({Decision.ORDER})
@@ -62,6 +86,13 @@ class CpuTarget(Target):
             *(Capability.EPILOGUE_ANY, Capability.SYNCHRONISATION),
         }
     )
+
+    def plan_sizes(self, most: int) -> tuple[int, ...]:
+        """The largest, 4, and what is as many times 4 as it goes into the largest. A plan's last
+        tile is computed whole: tiles of several rows would take a run of one or two rows three
+        times as long as need be."""
+        least = min(4, most)
+        return tuple(sorted({most, isqrt(least * most), least}, reverse=True))
 
     def machine(self) -> Machine:
         """The processor that this process runs on."""
@@ -90,13 +121,19 @@ class CpuTarget(Target):
         Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
         """
         from tilewright.targets.cpu.machine import lanes_of
-        from tilewright.targets.cpu.package import write_package
+        from tilewright.targets.cpu.package import names_of_sizes, write_package
         from tilewright.targets.cpu.processors import processor
 
         made_for = processor(compilation.machine.name.partition("-")[2] or NATIVE)
         lanes = lanes_of(compilation.machine)
-        calls = _calls(compilation, lanes)
-        write_package(compilation, directory, calls, lanes, processor=made_for)
+        sizes = _sizes(compilation)
+        names = names_of_sizes(compilation.free)
+        ends = {
+            symbol: {dim: names[size] for dim, size in dims.items()}
+            for symbol, dims in sizes.dims.items()
+        }
+        calls = _calls(compilation, lanes, ends)
+        write_package(compilation, directory, calls, lanes, processor=made_for, sizes=sizes)
 
     def load(self, directory: Path) -> Runner:
         """Build the package's library (once) and make a runner of it."""

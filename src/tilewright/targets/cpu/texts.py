@@ -54,8 +54,10 @@ def network_values(
     outputs: Sequence[NamedPort],
     steps: Sequence[Step],
     form: Form,
+    sizes: Mapping[str, str],
 ) -> dict[str, object]:
-    """The values of the header and the source of a network."""
+    """The values of the header and the source of a network; ``sizes`` are the C names of the sizes
+    of a run."""
     ports, upper = [*inputs, *outputs], prefix.upper()
     taken = [f"const {port.c_type} *{port.identifier}" for port in inputs]
     given = [f"{port.c_type} *{port.identifier}" for port in outputs]
@@ -63,6 +65,11 @@ def network_values(
     by_team = not form.bare and any(step.shared and step.body for step in steps)
     apart = any(shared) and any(divided(port) for port in inputs)
     job = "" if form.bare else "job->"
+    asked = [f"long {size}" for size in sizes.values()]
+    most = {size: port.shape[axis] for port in ports for axis, size in port.ends.items()}
+    within = " && ".join(
+        f"{name} >= 1 && {name} <= {most[size]}" for size, name in sizes.items() if size in most
+    )
     return {
         "prefix": prefix,
         "upper": upper,
@@ -71,9 +78,19 @@ def network_values(
         "steps": len(steps),
         "last": len(steps) - 1,
         "ports": "\n".join(_port_text(upper, port, port in outputs) for port in ports),
-        "parameters": ", ".join([*taken, *given]),
-        "fields": "\n".join(f"    {parameter};" for parameter in (*taken, *given)),
-        "names": ", ".join(port.identifier for port in ports),
+        "parameters": ", ".join([*taken, *given, *asked]),
+        "fields": "\n".join(f"    {parameter};" for parameter in (*taken, *given, *asked)),
+        "names": ", ".join([*(port.identifier for port in ports), *sizes.values()]),
+        "result": "int" if sizes else "void",
+        "sized": bool(sizes),
+        "returned": "return " if sizes else "",
+        "within": within,
+        "size_parameters": "".join(f"{parameter}, " for parameter in asked),
+        "further_sizes": "".join(f", {parameter}" for parameter in asked),
+        "size_names": "".join(f"{name}, " for name in sizes.values()),
+        "job_sizes": "".join(f"{job}{name}, " for name in sizes.values()),
+        "leaving_sizes": "".join(f", {job}{name}" for name in sizes.values()),
+        "unused_sizes": "\n".join(f"    (void){name};" for name in sizes.values()),
         "seconds": f"double seconds[{max(len(steps), 1)}]",
         "scratch_bytes": scratch_bytes(steps),
         "cases": cases(steps),
@@ -81,10 +98,10 @@ def network_values(
         "passed": "team, " if by_team else "",
         "alone": "NULL, " if by_team else "",
         "entered": "".join(f"{parameter}, " for parameter in taken),
-        "enter": enter_text(inputs),
+        "enter": enter_text(inputs, sizes),
         "entering": "".join(f"{job}{port.identifier}, " for port in inputs),
         "left": "".join(f", {parameter}" for parameter in given),
-        "leave": leave_text(outputs),
+        "leave": leave_text(outputs, sizes),
         "leaving": "".join(f", {job}{port.identifier}" for port in outputs),
         "shared": any(shared),
         "meets": ", ".join(str(int(meet)) for meet in meetings(shared, apart=apart)),
@@ -92,7 +109,11 @@ def network_values(
 
 
 def _port_text(upper: str, port: NamedPort, is_output: bool) -> str:
-    shape = " x ".join(map(str, port.shape)) or "one element"
+    extents = [
+        f"{comment(port.ends[axis])} (up to {extent})" if axis in port.ends else str(extent)
+        for axis, extent in enumerate(port.shape)
+    ]
+    shape = " x ".join(extents) or "one element"
     about = f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}."
     return f"/* {about} */\n#define {_elements(upper, port)} {port.elements}"
 
@@ -102,21 +123,37 @@ def _elements(upper: str, port: NamedPort) -> str:
 
 
 def main_values(
-    upper: str, inputs: Sequence[NamedPort], outputs: Sequence[NamedPort], form: Form
+    upper: str,
+    inputs: Sequence[NamedPort],
+    outputs: Sequence[NamedPort],
+    form: Form,
+    sizes: Mapping[str, str],
 ) -> dict[str, object]:
-    """The files that the program reads and writes."""
+    """The files that the program reads and writes, after the sizes of a run."""
     ports, from_file = [*inputs, *outputs], form.weights == "file"
     files = [*(["weights"] if from_file else []), *(port.identifier for port in ports)]
     spaces, results = list[str](), list[str]()
-    for number, port in enumerate(ports, 1 + from_file):
-        name, size = port.identifier, f"{_elements(upper, port)} * sizeof({port.c_type})"
+    first = 1 + len(sizes)
+    taken = [
+        f"    const long {name} = strtol(arguments[{number}], NULL, 10);"
+        for number, name in enumerate(sizes.values(), 1)
+    ]
+    for number, port in enumerate(ports, first + from_file):
+        extents = [
+            f"(size_t){sizes[port.ends[axis]]}" if axis in port.ends else str(extent)
+            for axis, extent in enumerate(port.shape)
+        ]
+        elements = " * ".join(extents) if port.ends else _elements(upper, port)
+        name, size = port.identifier, f"{elements} * sizeof({port.c_type})"
         spaces.append(f"    {port.c_type} *{name} = space({size});")
         mode, lines = ("wb", results) if port in outputs else ("rb", spaces)
         lines.append(f'    transfer(arguments[{number}], "{mode}", {name}, {size});')
     owned = [*files[:from_file], "workspace", *files[from_file:]]
     return {
-        "usage": " ".join(f"{name}.bin" for name in files),
-        "words": 1 + len(files),
+        "usage": " ".join([*(map(str.upper, sizes)), *(f"{name}.bin" for name in files)]),
+        "words": first + len(files),
+        "weights_word": first,
+        "taken": "\n".join(taken),
         "spaces": "\n".join(spaces),
         "results": "\n".join(results),
         "freed": "\n".join(f"    free({name});" for name in owned),

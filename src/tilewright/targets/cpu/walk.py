@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import Any, cast
@@ -11,7 +12,7 @@ from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer
 from tilewright.codegen.host.calls import KernelCall, KernelSource
-from tilewright.codegen.nest.value import variable
+from tilewright.codegen.nest.value import least, variable
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
@@ -47,22 +48,27 @@ _LETTERS = {
 }
 
 
-def kernel_source(module: ModuleOp, lanes: int) -> KernelSource:
-    """The C of a module's one tile program; ``lanes`` is the width of a vector."""
+def kernel_source(
+    module: ModuleOp, lanes: int, ends: Mapping[str, str] | None = None
+) -> KernelSource:
+    """The C of a module's one tile program; ``lanes`` is the width of a vector, ``ends`` C of the
+    sizes of a run at which dims end."""
     programs = [op for op in module.walk() if isinstance(op, ProgramOp)]
     if len(programs) != 1:
         raise refuse("cpu-program", f"expected one tile.program, found {len(programs)}")
-    return _Walk(programs[0], lanes).source()
+    return _Walk(programs[0], lanes, ends or {}).source()
 
 
-def call_of(kernel: CompiledKernel, lanes: int) -> KernelCall:
-    """Return the call of a kernel that has a tile program; ``lanes`` is the width of a vector.
+def call_of(
+    kernel: CompiledKernel, lanes: int, ends: Mapping[str, str] | None = None
+) -> KernelCall:
+    """Return the call of a kernel that has a tile program; see ``kernel_source``.
 
     Raises TilewrightError.
     """
     if kernel.program is None:
         raise refuse("cpu-program", "has no tile program", kernel.kernel.symbol)
-    source = kernel_source(kernel.program, lanes)
+    source = kernel_source(kernel.program, lanes, ends)
     tensors = programs_of(kernel.program)[0].tensors
     places = {
         name: (op.arena.data, op.offset.value.data)
@@ -79,8 +85,9 @@ def _bytes(op: TensorOp) -> int:
 
 
 class _Walk:
-    def __init__(self, program: ProgramOp, lanes: int) -> None:
+    def __init__(self, program: ProgramOp, lanes: int, ends: Mapping[str, str]) -> None:
         self.program = program
+        self.ends = ends
         self.lanes = lanes
         self.code = KernelCode()
         self.writer = Writer()
@@ -127,6 +134,7 @@ class _Walk:
             arguments,
             self.operation,
             self.shared is not None,
+            tuple(sorted({*self.ends.values()})),
         )
 
     def block(self, block: Block, dims: Mapping[str, Extent]) -> None:
@@ -182,11 +190,26 @@ class _Walk:
             self.divided = False
             return
         if upper - lower == step:
-            self.block(op.body.block, {**dims, name: Extent(outer.start + lower, step, starts)})
+            start = outer.start + lower
+            with self.before_end(name, start, lower):
+                self.block(op.body.block, {**dims, name: Extent(start, step, starts)})
             return
         around = Around(name, self.fresh(name), outer.start + lower, step, (upper - lower) // step)
         extent = Extent(variable(around.variable), step, starts)
-        self.inside(around, around.first, outer.start + upper, op, {**dims, name: extent})
+        end = outer.start + upper
+        if name in self.ends:
+            end = least(variable(self.ends[name]), end)
+        self.inside(around, around.first, end, op, {**dims, name: extent})
+
+    @contextmanager
+    def before_end(self, name: str, start: object, lower: int) -> Generator[None]:
+        """Write what is computed only where a tile of a dim begins before the dim's end; the first
+        tile of a loop does."""
+        if name not in self.ends or not lower:
+            yield
+            return
+        with self.writer.block(f"if ({start} < {self.ends[name]})"):
+            yield
 
     def inside(
         self,
@@ -219,16 +242,24 @@ class _Walk:
         if trips == 1:
             first = "2 * part / parts == 0 && 2 * (part + 1) / parts > 0"
             condition = first if edge else "part == parts - 1"
-            with self.writer.block(f"if ({condition})"):
+            with (
+                self.writer.block(f"if ({condition})"),
+                self.before_end(name, lower, lower),
+            ):
                 self.block(op.body.block, {**dims, name: replace(each, start=lower)})
             return
         start = f"{lower} + " if lower else ""
-        count = trips + edge
+        count, last = str(trips + edge), str(lower + trips * step)
+        if name in self.ends:
+            # Cores share the iterations that begin before the dim's end.
+            end = least(variable(self.ends[name]), lower + trips * step)
+            count = f"({(end + (step - 1 - lower)) // step}{' + 1' if edge else ''})"
+            last = str(end)
         first, end = (
             f"{start}{count} * {part} / parts * {step}" for part in ("part", "(part + 1)")
         )
         if edge:
-            end = f"(part + 1 < parts ? {end} : {lower + trips * step})"
+            end = f"(part + 1 < parts ? {end} : {last})"
         # Told from the loop's start, not the core's: cores share what is fetched ahead, too.
         around = Around(name, self.fresh(name), lower, step, trips)
         moved = replace(each, start=variable(around.variable), first=variable(first))
@@ -252,6 +283,7 @@ class _Walk:
             self.lanes,
             {str(key): value for key, value in op.get("options", ())},
             tuple(self.loops),
+            self.ends,
         )
 
     def step(self, stage: StageOp, numbers: Mapping[SSAValue, int]) -> Step:

@@ -9,6 +9,7 @@ for softmax", 2018; Dao et al., "FlashAttention", 2022).
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import ceil
 
@@ -34,7 +35,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that computes a block of queries."""
     block = _Block.of(instance)
     text = _block_text(block, code)
-    write_call(instance, code, writer, "attention_block", text)
+    more = [instance.ends["t"]] if block.ended else []
+    write_call(instance, code, writer, "attention_block", text, more)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class _Block:
             raise instance.cannot("a block is of one head and all its keys")
         mask = operands[3] if len(operands) > 3 else None
         return cls(instance, operands[0], operands[1], operands[2], mask)
+
+    @property
+    def ended(self) -> bool:
+        """True if a run may have fewer keys."""
+        return "t" in self.instance.ends
 
     @property
     def vectors(self) -> int:
@@ -93,7 +100,9 @@ def _block_text(block: _Block, code: KernelCode) -> str:
     m, d, t = (instance.size(dim) for dim in ("m", "d", "t"))
     blocks = block.blocks
     q = block.q.pointer
-    with function(f"{m} queries, {t} keys", parameters(instance)) as writer:
+    most = f"up to {t}" if block.ended else str(t)
+    keys = ["long keys"] if block.ended else []
+    with function(f"{m} queries, {most} keys", parameters(instance, keys)) as writer:
         # Queries side by side, as the lanes take them, and scaled; lanes left over are 0.
         zero = " = {0}" if width > m else ""
         writer.line(f"float queries[{d * width}]{zero};")
@@ -106,7 +115,10 @@ def _block_text(block: _Block, code: KernelCode) -> str:
         writer.line(f"        queries[i * {width} + j] = {at} * {scale};")
         start = 0
         for number, size in enumerate(blocks):
-            _write_keys(writer, block, code, number, start, size)
+            with ExitStack() as within:
+                if block.ended and start:
+                    within.enter_context(writer.block(f"if (keys > {start})"))
+                _write_keys(writer, block, code, number, start, size)
             start += size
         writer.line("float total[LANES];")
         for v in range(block.vectors):
@@ -138,12 +150,17 @@ def _write_keys(
     v = plus(block.v.pointer, str(start * block.step(block.v, "t")))
     scores = code.function("attention_scores", _scores_text(block, size))
     writer.line(call(scores, ["queries", k, "scores"]))
+    count = str(size)
+    if block.ended:
+        # Scores of what lies after the end are of no value: neither they nor values are read.
+        count = f"count{number}"
+        writer.line(f"const long {count} = keys - {start} < {size} ? keys - {start} : {size};")
     first = number == 0
     for part in range(block.vectors):
         with writer.block():
             place = f"scores + j * {width} + {part * lanes}"
             writer.line("vec top = splat(-INFINITY), s = splat(0.0f);")
-            with writer.block(f"for (long j = 0; j < {size}; j++)"):
+            with writer.block(f"for (long j = 0; j < {count}; j++)"):
                 writer.line(f"vec x = load({place});")
                 if block.mask is not None:
                     writer.line(f"x += {_mask(block, part, start)};")
@@ -153,7 +170,7 @@ def _write_keys(
                 writer.line(f"top = larger(most[{part}], top);")
             # Where all is masked so far, nothing is subtracted.
             writer.line("const vec base = choose(top == -INFINITY, splat(0.0f), top);")
-            with writer.block(f"for (long j = 0; j < {size}; j++)"):
+            with writer.block(f"for (long j = 0; j < {count}; j++)"):
                 writer.line(f"const vec e = exp_low_v(load({place}) - base);")
                 writer.line(f"store({place}, e);")
                 writer.line("s += e;")
@@ -174,7 +191,7 @@ def _write_keys(
     if number == 0 and len(block.blocks) == 1:
         writer.line("(void)most;")
     mixed = code.function("attention_values", _values_text(block, size, first))
-    writer.line(call(mixed, ["scores", v, "o"]))
+    writer.line(call(mixed, ["scores", v, "o", *([count] if block.ended else [])]))
 
 
 def _mask(block: _Block, part: int, start: int) -> str:
@@ -216,7 +233,8 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
     instance, width, lanes = block.instance, block.width, block.instance.lanes
     step, row = block.step(block.v, "t"), block.parts * lanes
     inner = block.v.stride("e", min(instance.size("e"), lanes), instance.dims)
-    with function(f"{size} keys", "const float *s, const float *v, float *o") as writer:
+    keys, taken = ("keys", ", long keys") if block.ended else (str(size), "")
+    with function(f"{size} keys", f"const float *s, const float *v, float *o{taken}") as writer:
         for begin in range(0, block.parts, 4):
             vectors = min(4, block.parts - begin)
             weights: list[str] = []
@@ -235,7 +253,7 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
                     starts = ["splat(0.0f)" if first else f"load({place})" for place in places]
                     with (
                         register_tile(writer, points, starts, places),
-                        writer.block(f"for (long i = 0; i < {size}; i++)"),
+                        writer.block(f"for (long i = 0; i < {keys}; i++)"),
                     ):
                         write_products(writer, points, weights, f"sp[i * {width} + j]")
     return str(writer)

@@ -55,10 +55,16 @@ def call(name: str, arguments: Sequence[str]) -> str:
 
 
 def write_call(
-    instance: Instance, code: KernelCode, writer: Writer, stem: str, text: object
+    instance: Instance,
+    code: KernelCode,
+    writer: Writer,
+    stem: str,
+    text: object,
+    more: Sequence[str] = (),
 ) -> None:
-    """Write the call of a function with this text, which takes all of an instance's pointers."""
-    arguments = [a.first(instance.dims) for a in instance.addresses]
+    """Write the call of a function with this text, which takes all of an instance's pointers, and
+    ``more`` arguments."""
+    arguments = [*(a.first(instance.dims) for a in instance.addresses), *more]
     writer.line(call(code.function(stem, str(text)), arguments))
 
 

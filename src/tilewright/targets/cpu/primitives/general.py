@@ -94,7 +94,9 @@ def _element(
             writer.line("long taps = 0;")
         # Padding leaves the innermost loop, so there has to be one.
         once = nullcontext() if reduced else writer.block("for (int once = 0; once < 1; once++)")
-        with loops(writer, [(names[dim], instance.size(dim)) for dim in reduced]), once:
+        # A dim that ends earlier in a run is summed up to there.
+        counts = [(names[dim], instance.ends.get(dim, instance.size(dim))) for dim in reduced]
+        with loops(writer, counts), once:
             operands = anchor.inputs[:2]
             loads = [_widened(o, _load(writer, instance, o, inside, mean)) for o in operands]
             _accumulate(writer, operation, loads, kind)
@@ -212,8 +214,10 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
     elif operation == "average_pool":
         writer.line(f"t /= ({_accumulator(anchor.result.element)})taps;")
     elif operation == "reduce_mean":
-        count = prod(instance.extents[dim] for dim in instance.reduction)
-        writer.line(f"t /= {literal(float(count))};")
+        fixed = [dim for dim in instance.reduction if dim not in instance.ends]
+        count = literal(float(prod(instance.extents[dim] for dim in fixed)))
+        ends = [instance.ends[dim] for dim in instance.reduction if dim in instance.ends]
+        writer.line(f"t /= {' * '.join([count, *ends])};")
     elif operation == "lrn":
         x = instance.tensor(0)
         operand = replace(x, window=instance.anchor.result.window)

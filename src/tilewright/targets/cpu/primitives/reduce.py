@@ -46,7 +46,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         raise instance.cannot("the reduction must be whole")
     wide = [d for d in instance.dims if d not in instance.reduction and instance.size(d) > 1]
     runs = _runs(instance, x)
-    if runs is None or len(wide) > 1:
+    ended = any(dim in instance.ends for dim in instance.reduction)
+    if runs is None or len(wide) > 1 or ended:
         general.emit(instance, code, writer)
         return
     if not wide and runs and runs[-1][1] == 1 and runs[-1][0] >= instance.lanes:

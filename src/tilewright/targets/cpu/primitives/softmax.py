@@ -27,10 +27,16 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         raise instance.cannot("tiles hold rows of the axis that lie side by side")
     steps = [a.stride("axis", count, instance.dims) for a in (x, y)]
     floats = x.element == "float32"
-    with function(f"{count} elements", parameters(instance)) as inner:
+    ended = "axis" in instance.ends
+    more = ["long end"] if ended else []
+    with function(f"{count} elements", parameters(instance, more)) as inner:
         size = instance.size(wide[0]) if wide else 1
         beside = [a.stride(wide[0], size, instance.dims) for a in (x, y)] if wide else []
-        if floats and beside == [1, 1] and None not in steps and size <= lanes:
+        if ended:
+            heads = [f"for (long row = 0; row < {size}; row++)"] if wide else []
+            with inner.block(*heads):
+                _elements(inner, instance, x, {wide[0]: "row"} if wide else {}, "end")
+        elif floats and beside == [1, 1] and None not in steps and size <= lanes:
             _lanes(inner, instance, x, wide[0])
         elif not wide and steps == [1, 1] and floats and count >= lanes:
             _row(inner, instance, x)
@@ -39,7 +45,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 _elements(inner, instance, x, {wide[0]: "row"})
         else:
             _elements(inner, instance, x, {})
-    write_call(instance, code, writer, "softmax_tile", inner)
+    more = [instance.ends["axis"]] if ended else []
+    write_call(instance, code, writer, "softmax_tile", inner, more)
 
 
 def _row(inner: Writer, instance: Instance, x: Address) -> None:
@@ -102,10 +109,13 @@ def _lanes(inner: Writer, instance: Instance, x: Address, dim: str) -> None:
         rows.finish(inner, "t")
 
 
-def _elements(inner: Writer, instance: Instance, x: Address, row: Mapping[str, str]) -> None:
-    """One row, one element after another; ``row`` says which of several."""
-    count = instance.size("axis")
-    at = {**row, **({"axis": "i"} if count > 1 else {})}
+def _elements(
+    inner: Writer, instance: Instance, x: Address, row: Mapping[str, str], end: str = ""
+) -> None:
+    """One row, one element after another; ``row`` says which of several, ``end`` is C of where it
+    ends if it may end early."""
+    count = end or str(instance.size("axis"))
+    at = {**row, **({"axis": "i"} if instance.size("axis") > 1 else {})}
     source = f"x[{element_offset(instance, x, at)}]"
     kind, form = ("double", "d") if x.element == "float64" else ("float", "s")
     inner.line(f"{kind} most = -INFINITY, sum = 0;")

@@ -1,0 +1,228 @@
+"""Packages for every size: nothing is compiled when they run, and each size is right."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from tilewright.codegen.c.compiler import find_compiler
+from tilewright.errors import TilewrightError
+from tilewright.ir.types import Array
+from tilewright.runtime.dynamic import DynamicExecutable
+from tilewright.runtime.planned import PlannedExecutable
+from tilewright.targets.cpu.runner import CpuRunner
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "dynamic"
+
+Shapes = Mapping[str, Sequence[int | str]]
+
+
+def saved(path: Path, text: Sequence[onnx.NodeProto], shapes: Shapes, **weights: Array) -> Path:
+    """A model of nodes in float32, from inputs of these shapes to ``y``."""
+    graph = helper.make_graph(
+        text,
+        "net",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path
+
+
+def random(*shape: int) -> Array:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) / 4).astype(np.float32)
+
+
+def convolutions(path: Path) -> Path:
+    """Images, as many as come: a residual block, pools, and fully connected layers."""
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w1"], ["c"], pads=[1] * 4),
+        node("Add", ["c", "b"], ["d"]),
+        node("MaxPool", ["d"], ["e"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["e"], ["f"]),
+        node("Flatten", ["f"], ["g"]),
+        node("Gemm", ["g", "w2", "b2"], ["h"]),
+        node("Softmax", ["h"], ["y"]),
+    ]
+    weights = {"w0": random(20, 3, 3, 3), "w1": random(20, 20, 3, 3)}
+    weights |= {"w2": random(20, 10), "b2": random(10)}
+    return saved(path, nodes, {"x": ["batch", 3, 12, 10]}, **weights)
+
+
+def scores(path: Path) -> Path:
+    """Rows of two inputs: a softmax along one length, its extremes, sums and products, and a mean
+    along both."""
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["q", "w0"], ["a"]),
+        node("MatMul", ["k", "w1"], ["b"]),
+        node("Transpose", ["b"], ["c"], perm=[0, 2, 1]),
+        node("MatMul", ["a", "c"], ["s"]),
+        node("Tanh", ["s"], ["t"]),
+        node("Softmax", ["t"], ["p"], axis=-1),
+        node("ReduceMax", ["p"], ["m"], axes=[2], keepdims=1),
+        node("ReduceMin", ["p"], ["n"], axes=[1], keepdims=1),
+        node("ReduceSum", ["p", "along"], ["o"], keepdims=1),
+        node("Add", ["m", "n"], ["r"]),
+        node("Mul", ["r", "o"], ["u"]),
+        node("ReduceMean", ["u"], ["v"], axes=[1, 2], keepdims=1),
+        node("Sub", ["u", "v"], ["y"]),
+    ]
+    # ReduceMean and others take axes as attributes up to operator set 17 alone.
+    graph_inputs = {"q": [2, "rows", 24], "k": [2, "keys", 24]}
+    weights = {"w0": random(24, 17), "w1": random(24, 17), "along": np.array([1], np.int64)}
+    made = saved(path, nodes, graph_inputs, **weights)
+    model = onnx.load(made)
+    model.opset_import[0].version = 17
+    onnx.save(model, made)
+    return made
+
+
+def floats(shapes: Shapes) -> Callable[[Mapping[str, int]], dict[str, Array]]:
+    """Makes inputs of given sizes."""
+
+    def make(sizes: Mapping[str, int]) -> dict[str, Array]:
+        generator = np.random.default_rng(sum(sizes.values()))
+        return {
+            name: generator.standard_normal(
+                [sizes[n] if isinstance(n, str) else n for n in shape]
+            ).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+
+    return make
+
+
+def tokens(sizes: Mapping[str, int]) -> dict[str, Array]:
+    generator = np.random.default_rng(sum(sizes.values()))
+    return {"tokens": generator.integers(0, 50, (sizes["batch"], sizes["sequence"]))}
+
+
+def check(
+    executable: tilewright.Executable,
+    inputs: Callable[[Mapping[str, int]], dict[str, Array]],
+    sizes: Sequence[Mapping[str, int]],
+) -> None:
+    """Run at sizes, from memory full of NaN, by one thread and by several."""
+    assert isinstance(executable, DynamicExecutable)
+    for each in sizes:
+        given = inputs(each)
+        at = executable.specialise_for(given)
+        assert isinstance(at, PlannedExecutable) and isinstance(at.runner, CpuRunner)
+        results = list[dict[str, Array]]()
+        for threads in (1, 3):
+            at.runner.threads = threads
+            at.runner.workspace[:] = 0xFF
+            results.append(executable.run(given))
+            assert executable.check(given, results[-1]).passed, (each, threads)
+            assert executable.beside_model(given, results[-1]).passed, (each, threads)
+        at.runner.threads = 1
+        for name, array in results[0].items():
+            np.testing.assert_array_equal(array, results[1][name])
+
+
+TOKENS = {"tokens": ("batch:1..3", "sequence:1..64")}
+
+
+@pytest.mark.parametrize("name", ["words", "encoder"])
+def test_batches_of_texts(name: str, tmp_path: Path) -> None:
+    package = tilewright.compile(
+        EXAMPLES / f"{name}.onnx", "cpu", shapes=TOKENS, directory=tmp_path / "package"
+    )
+    plans = sorted(path.name for path in (package.directory / "plans").iterdir())
+    assert plans == ["3x16", "3x4", "3x64"]
+    pairs = ((1, 1), (2, 2), (3, 16), (1, 33), (2, 17), (3, 63), (3, 64))
+    check(package, tokens, [{"batch": b, "sequence": s} for b, s in pairs])
+    assert not any("compiled when" in note for note in package.manifest.notes)
+
+
+def test_batches_of_images(tmp_path: Path) -> None:
+    path = convolutions(tmp_path / "net.onnx")
+    package = tilewright.compile(
+        path, "cpu", shapes={"batch": "1..5"}, directory=tmp_path / "package"
+    )
+    sizes = [{"batch": batch} for batch in (1, 2, 3, 5)]
+    check(package, floats({"x": ["batch", 3, 12, 10]}), sizes)
+
+
+def test_two_lengths_are_summed_along(tmp_path: Path) -> None:
+    path = scores(tmp_path / "net.onnx")
+    package = tilewright.compile(
+        path, "cpu", shapes={"rows": "1..40", "keys": "1..70"}, directory=tmp_path / "package"
+    )
+    pairs = ((1, 1), (2, 3), (17, 33), (40, 1), (1, 70), (40, 70), (16, 16))
+    inputs = floats({"q": [2, "rows", 24], "k": [2, "keys", 24]})
+    check(package, inputs, [{"rows": r, "keys": k} for r, k in pairs])
+
+
+def test_other_sizes_are_refused(tmp_path: Path) -> None:
+    path = convolutions(tmp_path / "net.onnx")
+    package = tilewright.compile(
+        path, "cpu", shapes={"batch": "1..5"}, directory=tmp_path / "package"
+    )
+    assert isinstance(package, DynamicExecutable)
+    for batch in (0, 6):
+        with pytest.raises(TilewrightError, match="shape-bounds"):
+            package.run({"x": np.zeros((batch, 3, 12, 10), np.float32)})
+    runner = package.specialise({"batch": 5}).runner
+    for shape in ((6, 3, 12, 10), (0, 3, 12, 10)):
+        with pytest.raises(TilewrightError, match="shape-bounds"):
+            runner.run({"x": np.zeros(shape, np.float32)})
+    with pytest.raises(TilewrightError, match="input-shape"):
+        runner.run({"x": np.zeros((2, 3, 12, 11), np.float32)})
+
+
+def test_the_program_takes_sizes(tmp_path: Path) -> None:
+    package = tilewright.compile(
+        EXAMPLES / "words.onnx", "cpu", shapes=TOKENS, directory=tmp_path / "package"
+    )
+    folder = package.directory / "plans" / "3x64" / "program"
+    make = ["make", "-s", f"CC={' '.join(find_compiler())}", "CFLAGS=-O1 -Werror"]
+    subprocess.run(make, cwd=folder, check=True)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        files = ["weights.bin", "tokens", "hidden"]
+        return subprocess.run(
+            ["./words", *words, *files], cwd=folder, capture_output=True, text=True
+        )
+
+    for batch, sequence in ((1, 1), (2, 17), (3, 64)):
+        given = tokens({"batch": batch, "sequence": sequence})
+        given["tokens"].tofile(folder / "tokens")
+        done = run(str(batch), str(sequence))
+        assert done.returncode == 0, done.stderr
+        (wanted,) = package.run(given).values()
+        found = np.fromfile(folder / "hidden", np.float32).reshape(wanted.shape)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    for words in (("0", "5"), ("1", "65"), ("many", "5")):
+        assert run(*words).returncode == 2
+
+
+def test_models_without_plans_say_why(tmp_path: Path) -> None:
+    node = helper.make_node
+    image = ["x"], {"x": [1, 2, "height", 8]}
+    lacking = {
+        "pad": ([node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"w": random(3, 2, 3, 3)}),
+        "sum": ([node("CumSum", ["x", "axis"], ["y"])], {"axis": np.array(2)}),
+    }
+    for name, (nodes, weights) in lacking.items():
+        path = saved(tmp_path / f"{name}.onnx", nodes, image[1], **weights)
+        package = tilewright.compile(
+            path, "cpu", shapes={"height": "1..9"}, directory=tmp_path / name
+        )
+        assert [one for one in package.manifest.notes if "compiled when" in one]
+        assert not (tmp_path / name / "plans").exists()
+        given = {"x": np.ones((1, 2, 5, 8), np.float32)}
+        assert package.check(given, package.run(given)).passed
