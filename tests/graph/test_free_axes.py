@@ -88,7 +88,7 @@ def test_axes_are_followed(name: str, tmp_path: Path) -> None:
     assert free_axes(placed, {"x": (0,)}).outputs(placed) == {"y": axes}
     large = network(tmp_path, nodes, 48)
     for size in (2, 17, 47):
-        same_but_for(large, network(tmp_path, nodes, size), (48, size))
+        same_but_for(large, network(tmp_path, nodes, size), {(48, size)})
 
 
 REFUSED = {
@@ -125,4 +125,4 @@ OTHERS = {
 def test_networks_that_depend_on_the_size_differ(name: str, tmp_path: Path) -> None:
     large, small = (network(tmp_path, OTHERS[name], size) for size in (48, 32))
     with pytest.raises(TilewrightError, match="length-structure"):
-        same_but_for(large, small, (48, 32))
+        same_but_for(large, small, {(48, 32)})

@@ -14,6 +14,7 @@ from tests.sweeps.models import MACHINE, small_model
 from tilewright.compiler.build import host_times
 from tilewright.compiler.loops import every_kernel
 from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.machine import Machine
 from tilewright.sweeps import Row, sweep
 from tilewright.sweeps.evaluate import Bench, program_figures
 from tilewright.sweeps.shared import form_of
@@ -176,16 +177,16 @@ def _figures(rows: list[Row]) -> list[dict[str, Any]]:
 def test_points_that_differ_in_the_clock_alone_are_planned_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned: list[str] = []
-    original = Bench._costs
+    formed: list[float] = []
+    original = Bench.state_of
 
-    def noted(self: Bench, *arguments: Any) -> Any:
-        planned.append("")
-        return original(self, *arguments)
+    def noted(self: Bench, model: str, machine: Machine, planner: Any) -> Any:
+        formed.append(machine.clock_hz)
+        return original(self, model, machine, planner)
 
-    monkeypatch.setattr(Bench, "_costs", noted)
+    monkeypatch.setattr(Bench, "state_of", noted)
     rows = sweep(small_model(tmp_path), MACHINE, {"clock_hz": [10**8, 2 * 10**8, 10**9]})
-    assert len(planned) == 1
+    assert len(set(formed)) == 1
     assert len({row.cycles for row in rows}) == 1
     assert rows[0].seconds == 10 * (rows[2].seconds or 0.0)
 

@@ -7,9 +7,6 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* The lesser of two indices. */
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-
 /* F(name) is the C library's function of that type. NaN goes through, as in the reference. */
 #define SCALARS(T, S, F)                                                                          \
     INLINE T relu_##S(T a) { return a < 0 ? 0 : a; }                                              \

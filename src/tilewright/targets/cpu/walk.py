@@ -12,7 +12,7 @@ from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer
 from tilewright.codegen.host.calls import KernelCall, KernelSource
-from tilewright.codegen.nest.value import least, variable
+from tilewright.codegen.nest.value import Value, variable
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
@@ -198,8 +198,13 @@ class _Walk:
         extent = Extent(variable(around.variable), step, starts)
         end = outer.start + upper
         if name in self.ends:
-            end = least(variable(self.ends[name]), end)
+            end = self.end_of(name, end)
         self.inside(around, around.first, end, op, {**dims, name: extent})
+
+    def end_of(self, name: str, end: Value) -> Value:
+        """Where a loop over a dim ends that ends early in a run, at ``end`` at the latest."""
+        size = self.ends[name]
+        return variable(f"({size} < {end} ? {size} : {end})")
 
     @contextmanager
     def before_end(self, name: str, start: object, lower: int) -> Generator[None]:
@@ -252,7 +257,7 @@ class _Walk:
         count, last = str(trips + edge), str(lower + trips * step)
         if name in self.ends:
             # Cores share the iterations that begin before the dim's end.
-            end = least(variable(self.ends[name]), lower + trips * step)
+            end = self.end_of(name, lower + trips * step)
             count = f"({(end + (step - 1 - lower)) // step}{' + 1' if edge else ''})"
             last = str(end)
         first, end = (
