@@ -144,7 +144,7 @@ def sweep_command(
 
 def say_rows(rows: Rows) -> None:
     """Print a table of rows: all of a few, of many those that no other row betters."""
-    from tilewright.sweeps.tables import lines_of, shown_rows
+    from tilewright.sweeps.rows import lines_of, shown_rows
 
     shown = shown_rows(rows)
     heads, lines = lines_of(rows, shown[:SHOWN])

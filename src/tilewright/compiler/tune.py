@@ -19,8 +19,8 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
-from tilewright.planning.planners.measured import Measure, batches, candidates
-from tilewright.planning.planners.measurements import Measurements
+from tilewright.planning.planners.measured import batches, candidates
+from tilewright.planning.planners.measurements import Measure, Measurements
 from tilewright.planning.schedule import Schedule
 
 

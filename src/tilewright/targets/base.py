@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.machine.capabilities import Capability
     from tilewright.planning import Ask, Timer
-    from tilewright.planning.planners.measured import Measure
+    from tilewright.planning.planners.measurements import Measure
     from tilewright.planning.space.mesh import Mesh
 
 

@@ -7,7 +7,7 @@ budget allows; what was measured once is looked up (measurements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,15 +17,12 @@ from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.caches import in_place_planning
-from tilewright.planning.planners.measurements import Measurements
+from tilewright.planning.planners.measurements import Measure, Measurements
 from tilewright.planning.schedule import Schedule
 
 if TYPE_CHECKING:
-    from tilewright.planning.planner import Ask
+    from tilewright.planning import Ask
     from tilewright.planning.planners.registry import Request
-
-Measure = Callable[[Kernel, Machine, Sequence[Schedule]], list[float]]
-"""Seconds that one core takes for each schedule of a kernel."""
 
 BATCH = 16
 """Candidates that are built and timed together."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,9 @@ from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
+
+Measure = Callable[[Kernel, Machine, Sequence[Schedule]], list[float]]
+"""Seconds that one core takes for each schedule of a kernel."""
 
 _TABLE = """
 create table if not exists measurements (

@@ -15,7 +15,7 @@ from pathlib import Path
 from tilewright.errors import choose, refuse
 from tilewright.machine import Machine
 from tilewright.planning import Ask, Planner, Search, Timer
-from tilewright.planning.planners.measured import Measure
+from tilewright.planning.planners.measurements import Measure
 from tilewright.planning.space.mesh import Mesh
 from tilewright.system.choices import PLANNERS
 

@@ -4,7 +4,7 @@ The files are those of codegen/program/files.py, and
 
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
 launches.json   which functions each kernel launches, and on what; the axes that end early in a run
-commands.npz    the commands of each function's first block, and their times (timeline.py)
+commands.npz    the commands of each function's first block, and their times (command_tables.py)
 constants.bin   biases in half precision
 acl/            the network's host code, where all that the host computes has C (hostcode.py)
 
@@ -41,6 +41,7 @@ from tilewright.graph.values import value_names
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
 from tilewright.machine.forms import first_reason
+from tilewright.targets.ascend.command_tables import write_commands
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.hostcode import write_host
@@ -48,7 +49,6 @@ from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device, Launch, Length
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.ascend.network import as_varied
-from tilewright.targets.ascend.timeline import write_commands
 from tilewright.tile.dialect import ProgramOp
 
 CONSTANTS = "constants"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tilewright.codegen.host.loops import LoopCall
     from tilewright.graph.free_axes import Sizes
     from tilewright.machine import Machine
-    from tilewright.planning.planners.measured import Measure
+    from tilewright.planning.planners.measurements import Measure
 
 
 SUMMING = (

@@ -19,13 +19,13 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import Array
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.command_tables import key_of, table_of
 from tilewright.targets.ascend.emit import kernel_text, uses_length
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.isa import ELEMENTS, INDEX_ELEMENTS, WIDTHS
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
 from tilewright.targets.ascend.sharing import simulate_blocks
-from tilewright.targets.ascend.timeline import key_of, table_of
 from tilewright.targets.ascend.timing import Timed, Timing
 
 SLACK = 32
@@ -100,7 +100,7 @@ class Device:
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
     commands: dict[str, Array] = field(default_factory=dict[str, Array])
-    """The timed commands of each function's first block (timeline.py)."""
+    """The timed commands of each function's first block (command_tables.py)."""
     functions: dict[str, Launch] = field(default_factory=dict[str, Launch])
     """Launches without arguments, by the functions' C without flags, under one name: kernels alike
     share a function."""
