@@ -57,7 +57,7 @@ class Port(Struct, frozen=True, omit_defaults=True):
 
     @property
     def ends(self) -> dict[int, str]:
-        """``ended``, by axis."""
+        """The names of the sizes at which axes end, by axis."""
         return dict(self.ended)
 
     @property

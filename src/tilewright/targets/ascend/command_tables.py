@@ -26,7 +26,7 @@ def key_of(function: str, length: int = 0) -> str:
 
 
 def table_of(commands: Sequence[Timed]) -> Array:
-    """Commands as records."""
+    """The records (``COMMAND``) of timed commands."""
     rows = [(c.command.name, c.command.pipe, c.start, c.end, c.main_bytes) for c in commands]
     return np.array(rows, COMMAND)
 

@@ -55,7 +55,7 @@ _Checks = tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
 
 
 class _Expected(NamedTuple):
-    """What a run of some sizes takes and gives."""
+    """The arrays that a run of some sizes takes and gives."""
 
     sizes: tuple[int, ...]
     inputs: tuple[TensorInfo, ...]
@@ -184,7 +184,7 @@ class CpuRunner(Runner):
         return RunResult(outputs, lambda: self._profiled(arrays, expected.fresh(), sizes))
 
     def _of(self, inputs: Mapping[str, Array]) -> _Expected:
-        """What a run on inputs takes and gives. Refuses inputs that disagree (``shape-conflict``),
+        """The arrays of a run on inputs. Refuses inputs that disagree (``shape-conflict``),
         and sizes that the program does not have (``shape-bounds``)."""
         if not self.sizes:
             return self._expected
@@ -208,7 +208,7 @@ class CpuRunner(Runner):
         return expected
 
     def _at(self, sizes: tuple[int, ...]) -> _Expected:
-        """What a run of the sizes takes and gives."""
+        """The arrays of a run of the sizes."""
         known = dict(zip(self.sizes, sizes, strict=True))
 
         def sized(port: Port) -> Port:

@@ -34,7 +34,7 @@ SUMMING = (
 
 
 def _sizes(compilation: Compilation) -> Sizes:
-    """What ends at which size of a run. Refuses (``length-kernel``) what cannot."""
+    """The dims and axes that end at sizes of a run. Refuses (``length-kernel``) what cannot."""
     from tilewright.graph.dialect import network_of
     from tilewright.graph.free_axes import ends_of
 

@@ -202,7 +202,7 @@ class _Walk:
         self.inside(around, around.first, end, op, {**dims, name: extent})
 
     def end_of(self, name: str, end: Value) -> Value:
-        """Where a loop over a dim ends that ends early in a run, at ``end`` at the latest."""
+        """The end of a loop over a dim that ends early in a run: ``end`` at the latest."""
         size = self.ends[name]
         return variable(f"({size} < {end} ? {size} : {end})")
 
