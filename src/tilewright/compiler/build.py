@@ -286,7 +286,7 @@ def _planned(state: CompilationState) -> Planned:
 
 
 def _compilation(state: CompilationState, form: Form, free: Free) -> Compilation:
-    """The part of a network that a target emits; with the bodies of loops, if it writes them itself."""
+    """The part of a network that a target emits, with bodies of loops if it writes them itself."""
     loops = state.loops if state.target.writes_loops else {}
     return Compilation(
         with_figures(state.machine),
