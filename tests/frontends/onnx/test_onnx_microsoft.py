@@ -335,7 +335,7 @@ def test_what_is_not_known_is_refused() -> None:
         == f"it is none of the {len(CONTRIBUTED)} operators of its domain that are known"
     )
     assert problem.help.startswith("near to it are com.microsoft.FusedConv,")
-    model, _ = model_of("GroupQueryAttention", [noise(1, 2, 8)], num_heads=4)
+    model, _ = model_of("PagedAttention", [noise(1, 2, 8)], num_heads=4)
     with pytest.raises(TilewrightError, match=r"near to it are com\.microsoft\.Attention, "):
         import_onnx(model)
     model, _ = model_of("Gelu", [noise(3)], unheard=1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from onnx import AttributeProto
 
 from tilewright.frontends.onnx.lowering import Rule
-from tilewright.frontends.onnx.microsoft import attention, blocked, fused, quantised
+from tilewright.frontends.onnx.microsoft import attention, blocked, fused, group_query, quantised
 from tilewright.frontends.onnx.nodes import AttributeValue, Node, given_attributes
 from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
@@ -21,14 +21,15 @@ _TYPES: Mapping[int, str] = {
     AttributeProto.INT: """
         K N accuracy_level axis bits block_size ceil_mode channels_last count_include_pad
         do_rotary gather_axis group hidden_size input_forget interleaved is_inner_broadcast
-        is_packed_batching keepdims mask_index_type num_heads opset past_present_share_buffer
-        quantize_axis rotary_embedding_dim stash_type transA transB transBatchA transBatchB
+        is_packed_batching keepdims kv_num_heads local_window_size mask_index_type num_heads opset
+        past_present_share_buffer qk_output quantize_axis rotary_embedding_dim rotary_interleaved
+        smooth_softmax stash_type transA transB transBatchA transBatchB
         unidirectional
     """,
     AttributeProto.INTS: "axes dilations kernel_shape pads qkv_hidden_sizes strides",
     AttributeProto.FLOAT: """
         activation_alpha activation_beta activation_gamma alpha beta clip epsilon mask_filter_value
-        scale
+        scale softcap
     """,
     AttributeProto.FLOATS: "activation_params",
     AttributeProto.STRING: "activation auto_pad direction",
@@ -116,6 +117,15 @@ CONTRIBUTED: Mapping[str, Contributed] = {
         blocked.gather_block_quantized, 3, 4, "bits block_size gather_axis quantize_axis"
     ),
     "Gelu": Contributed(elementwise.unary("gelu"), 1, 1),
+    "GroupQueryAttention": Contributed(
+        group_query.group_query_attention,
+        7,
+        14,
+        "num_heads kv_num_heads scale softcap do_rotary rotary_interleaved local_window_size "
+        "smooth_softmax qk_output",
+        outputs=4,
+        optional=(1, 2, 3, 4),
+    ),
     "LayerNormalization": Contributed(
         normalisation.layer_normalization, 2, 3, _NORMALISED, outputs=3, plain=True
     ),

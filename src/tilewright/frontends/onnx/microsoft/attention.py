@@ -116,7 +116,7 @@ def rotary_embedding(at: Lowering) -> Value:
         if heads < 1 or shape[2] % heads:
             raise at.refuse("its number of heads is missing")
         x = split_heads(at, at.tensor(0), heads)
-    batch, heads, length, size = shape_of(x)
+    length, size = shape_of(x)[2:]
     if 2 * half > size:
         raise at.misfit("its cosines have more features than a head")
     positions = at.cast(at.tensor(1), np.int64)
@@ -124,27 +124,44 @@ def rotary_embedding(at: Lowering) -> Value:
         steps = at.weight(np.arange(length), f"{at.node.name}.steps")
         positions = at.emit("add", at.reshape(positions, (1,)), steps)
         positions = at.reshape(positions, (1, length))
-    tables = [at.emit("gather", at.tensor(index), positions, axis=0) for index in (2, 3)]
-    cosine, sine = (at.reshape(table, (shape_of(table)[0], 1, length, half)) for table in tables)
+    y = rotated(at, x, positions, (at.tensor(2), at.tensor(3)), bool(at.integer("interleaved")))
+    return y if len(shape) == 4 else join_heads(at, y)
+
+
+def rotated(
+    at: Lowering,
+    x: SSAValue,
+    positions: SSAValue,
+    tables: tuple[SSAValue, SSAValue],
+    interleaved: bool,
+) -> SSAValue:
+    """Features [b, heads, s, d] rotated by the angles of positions [b or 1, s], whose cosines and
+    sines are in tables [p, r/2]: the first r of d features, whose pairs lie side by side where they
+    are ``interleaved``, else half of r apart."""
+    batch, heads, length, size = shape_of(x)
+    half = shape_of(tables[0])[-1]
+    rows = [at.emit("gather", table, positions, axis=0) for table in tables]
+    cosine, sine = (at.reshape(row, (shape_of(row)[0], 1, length, half)) for row in rows)
     turned = cut(at, x, {3: (0, 2 * half, 1)})
-    if at.integer("interleaved"):
+    if interleaved:
         pairs = at.reshape(turned, (batch, heads, length, half, 2))
         left, right = (element_at(at, pairs, 4, i) for i in (0, 1))
     else:
         left, right = cut(at, turned, {3: (0, half, 1)}), cut(at, turned, {3: (half, 2 * half, 1)})
     first = at.emit("sub", at.emit("mul", left, cosine), at.emit("mul", right, sine))
     second = at.emit("add", at.emit("mul", left, sine), at.emit("mul", right, cosine))
-    if at.integer("interleaved"):
+    if interleaved:
         wide = [at.reshape(part, (batch, heads, length, half, 1)) for part in (first, second)]
         y = at.reshape(at.emit("concat", *wide, axis=4), (batch, heads, length, 2 * half))
     else:
         y = at.emit("concat", first, second, axis=3)
     if 2 * half < size:
         y = at.emit("concat", y, cut(at, x, {3: (2 * half, size, 1)}), axis=3)
-    return y if len(shape) == 4 else _join_heads(at, y)
+    return y
 
 
-def _join_heads(at: Lowering, x: SSAValue) -> SSAValue:
+def join_heads(at: Lowering, x: SSAValue) -> SSAValue:
+    """Transpose and reshape [b, heads, s, d] to [b, s, heads * d]."""
     batch, heads, length, size = shape_of(x)
     return at.reshape(at.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
 
@@ -179,7 +196,7 @@ def _attend(at: Lowering, q: SSAValue, k: SSAValue, v: SSAValue, mask: int, adde
         triangle = np.where(later, LOWEST, 0).astype(np.float32)[None, None]
         scores = at.emit("add", scores, at.weight(triangle, f"{at.node.name}.order"))
     weights = at.emit("softmax", scores, axis=3)
-    return _join_heads(at, at.emit("matmul", weights, v))
+    return join_heads(at, at.emit("matmul", weights, v))
 
 
 def _hidden(at: Lowering, index: int, batch: int, length: int, total: int) -> SSAValue | None:

@@ -73,7 +73,7 @@ def attention(at: Lowering) -> Sequence[Value]:
     (batch, heads, length, size), keys = shape_of(q), shape_of(k)[1]
     if keys != shape_of(v)[1] or keys < 1 or heads % keys:
         raise at.misfit(f"{heads} heads of queries do not fit {keys} of keys")
-    k, v = (_repeated(at, value, heads // keys) for value in (k, v))
+    k, v = (repeated(at, value, heads // keys) for value in (k, v))
     total = shape_of(k)[2]
     raw = at.emit("matmul", q, k, transpose_b=True)
     raw = at.apply("mul", raw, at.number("scale", 1 / math.sqrt(size)))
@@ -130,7 +130,7 @@ def _wide(at: Lowering, value: SSAValue) -> SSAValue:
     return at.cast(value, np.float32) if dtype_of(value) in SHORT else value
 
 
-def _repeated(at: Lowering, value: SSAValue, times: int) -> SSAValue:
+def repeated(at: Lowering, value: SSAValue, times: int) -> SSAValue:
     """Each head as often as there are queries' heads for it."""
     if times == 1:
         return value
