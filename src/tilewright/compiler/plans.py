@@ -87,6 +87,9 @@ def _write_plans(
         if dim.high > LONGEST:
             reason = f"{dim.name} is up to {dim.high}; {LONGEST} are planned for"
             raise refuse("length-dims", reason)
+    if len({dim.high for dim in dims}) < len(dims):
+        reason = f"{', '.join(names)} have equal upper bounds, and are told apart by them"
+        raise refuse("length-dims", reason)
     plans = plans_of([dim.bounds for dim in dims], target)
     free = {
         name: {

@@ -38,6 +38,7 @@ def names_of_sizes(sizes: Collection[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for size in sizes:
         base = f"size_{identifier(size, 'dim')}"
+        base = "size_t_dim" if base == "size_t" else base
         taken = set(names.values())
         numbered = (f"{base}_{number}" for number in count(2))
         names[size] = next(name for name in chain([base], numbered) if name not in taken)
