@@ -150,7 +150,9 @@ def main_values(
         lines.append(f'    transfer(arguments[{number}], "{mode}", {name}, {size});')
     owned = [*files[:from_file], "workspace", *files[from_file:]]
     return {
-        "usage": " ".join([*(map(str.upper, sizes)), *(f"{name}.bin" for name in files)]),
+        "usage": " ".join(
+            [*(name.upper() for name in sizes.values()), *(f"{name}.bin" for name in files)]
+        ),
         "words": first + len(files),
         "weights_word": first,
         "taken": "\n".join(taken),
