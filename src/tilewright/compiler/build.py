@@ -25,6 +25,7 @@ from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.free_axes import FreeSize
 from tilewright.graph.names import network_name
 from tilewright.graph.overflow import losses_on
 from tilewright.graph.placement import arenas_of
@@ -52,7 +53,7 @@ from tilewright.shapes.settlement import Settled
 from tilewright.system.temporary import make_folder, remove_folder, temporary_folder
 from tilewright.targets.base import Target, find_target
 
-Free = Mapping[str, Mapping[str, tuple[int, ...]]]
+Free = Mapping[str, FreeSize]
 """Axes of inputs that end early in a run, by the name of the size (``Compilation.free``)."""
 
 

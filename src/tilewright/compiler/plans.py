@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from tilewright.compiler.build import bound, emit
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends import Opened
 from tilewright.graph.dialect import NetworkOp, network_of
-from tilewright.graph.free_axes import same_but_for
+from tilewright.graph.free_axes import Differing, FreeSize, same_but_for
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import WeightStore
@@ -87,11 +88,8 @@ def _write_plans(
         if dim.high > LONGEST:
             reason = f"{dim.name} is up to {dim.high}; {LONGEST} are planned for"
             raise refuse("length-dims", reason)
-    if len({dim.high for dim in dims}) < len(dims):
-        reason = f"{', '.join(names)} have equal upper bounds, and are told apart by them"
-        raise refuse("length-dims", reason)
     plans = plans_of([dim.bounds for dim in dims], target)
-    free = {
+    inputs = {
         name: {
             tensor.name: axes
             for tensor in manifest.inputs
@@ -99,9 +97,14 @@ def _write_plans(
         }
         for name in names
     }
-    _compare(directory, manifest, plans, progress)
+    graphs = _Graphs(directory, manifest, progress)
+    graphs.compare(plans)
     for plan in plans:
         sizes = dict(zip(names, plan, strict=True))
+        free = {
+            name: FreeSize(inputs[name], graphs.constants(plan, number))
+            for number, name in enumerate(names)
+        }
         progress(f"plan for {_told(sizes)}", 0, 0)
         place = directory / PLANS / plan_name(plan)
         place.mkdir(parents=True)
@@ -114,31 +117,50 @@ def _told(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} up to {size}" for name, size in sizes.items())
 
 
-def _compare(
-    directory: Path, manifest: Manifest, plans: Sequence[Sequence[int]], progress: Progress
-) -> None:
-    """Refuse (``length-structure``) a model that is another network at some size: where one dim is
-    smaller, and where all are."""
-    assert manifest.open_model is not None
-    dims = manifest.open_model.dims
+class _Graphs:
+    """The model's graphs at sizes of its free dims, compared with one another."""
 
-    def graph(plan: Sequence[int]) -> tuple[NetworkOp, WeightStore]:
-        sizes = {dim.name: size for dim, size in zip(dims, plan, strict=True)}
+    def __init__(self, directory: Path, manifest: Manifest, progress: Progress) -> None:
+        assert manifest.open_model is not None
+        self.dims = manifest.open_model.dims
+        self._at = cache(self._bound)
+        self._directory, self._manifest, self._progress = directory, manifest, progress
+
+    def _bound(self, plan: tuple[int, ...]) -> tuple[NetworkOp, WeightStore]:
+        sizes = {dim.name: size for dim, size in zip(self.dims, plan, strict=True)}
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        progress(f"compare the graph at {listed}", 0, 0)
-        state = bound(directory, manifest, sizes, until="graph passes", lengths=True)
+        self._progress(f"compare the graph at {listed}", 0, 0)
+        state = bound(self._directory, self._manifest, sizes, until="graph passes", lengths=True)
         return network_of(state.network), state.weights
 
-    longest = tuple(plans[-1])
-    lowest = [max(dim.low, 2) for dim in dims]
-    compared = {tuple(map(max, plan, lowest)) for plan in plans[:-1]}
-    compared |= {tuple(map(max, [size - 1 for size in longest], lowest))}
-    for number, low in enumerate(lowest):
-        compared |= {(*longest[:number], low, *longest[number + 1 :])}
-    largest = graph(longest)
-    for plan in sorted(compared - {longest}):
-        if all(map(int.__le__, plan, longest)):
-            same_but_for(largest, graph(plan), {*zip(longest, plan, strict=True)})
+    def _compared(self, plan: tuple[int, ...], other: tuple[int, ...]) -> Differing:
+        return same_but_for(self._at(plan), self._at(other), {*zip(plan, other, strict=True)})
+
+    def compare(self, plans: Sequence[tuple[int, ...]]) -> None:
+        """Refuse (``length-structure``) a model that is another network at some size: where one
+        dim is smaller, and where all are."""
+        longest = plans[-1]
+        lowest = [max(dim.low, 2) for dim in self.dims]
+        compared = {tuple(map(max, plan, lowest)) for plan in plans[:-1]}
+        compared |= {tuple(map(max, [size - 1 for size in longest], lowest))}
+        for number, low in enumerate(lowest):
+            compared |= {(*longest[:number], low, *longest[number + 1 :])}
+        for plan in sorted(compared - {longest}):
+            if all(map(int.__le__, plan, longest)):
+                self._compared(longest, plan)
+
+    def constants(self, plan: tuple[int, ...], number: int) -> dict[str, tuple[int, ...]]:
+        """The axes of constants that are as long as the size of one dim, by symbol; refuses
+        (``length-kernel``) what takes the size otherwise."""
+        dim, size = self.dims[number], plan[number]
+        if size == dim.low:
+            return {}  # No run of the plan has less.
+        if size == 2:
+            # A network of size 1 is often another: it cannot be compared with.
+            raise refuse("length-dims", f"{dim.name} is 1 or 2: each is compiled for itself")
+        differing = self._compared(plan, (*plan[:number], size - 1, *plan[number + 1 :]))
+        differing.check(self._at(plan)[0])
+        return differing.constants()
 
 
 def reference_of(

@@ -7,7 +7,9 @@ before the end reads one after it, which this pass proves operation by operation
 maps: an axis that ends early must be one dim of an operation, index for index, and so must be every
 axis that this dim indexes. A dim that is summed needs a kernel that knows where it ends.
 
-What the operations are must not depend on the size: ``same_but_for`` compares two networks.
+What the operations are must not depend on the size: ``same_but_for`` compares two networks. It finds
+the constants that are as long as a size, too, such as positions and masks made of a shape: their
+axes end early as those of inputs do.
 """
 
 from __future__ import annotations
@@ -52,6 +54,15 @@ class FreeAxes:
 
 
 @dataclass(frozen=True)
+class FreeSize:
+    """The axes that a free dim is in a network compiled for its largest size."""
+
+    inputs: Mapping[str, tuple[int, ...]]
+    constants: Mapping[str, tuple[int, ...]]
+    """By the constants' symbols before the network was placed, which others begin with."""
+
+
+@dataclass(frozen=True)
 class Sizes:
     """The dims and axes that end early in a run, with the names of the sizes at which they end."""
 
@@ -64,23 +75,24 @@ class Sizes:
 
 def ends_of(
     network: NetworkOp,
-    free: Mapping[str, Mapping[str, Collection[int]]],
+    free: Mapping[str, FreeSize],
     summing: Collection[str] = SUMMING,
 ) -> Sizes:
-    """Follow the axes of inputs that end early at several sizes: for each size its axes.
+    """Follow the axes that end early at several sizes: for each size its axes.
 
     Refuses (``length-kernel``) what ``free_axes`` does, and what ends at two sizes at once.
     """
     dims: dict[str, dict[str, str]] = {}
     sides: tuple[dict[str, dict[int, str]], ...] = {}, {}
-    for size, inputs in free.items():
-        found = free_axes(network, inputs, summing)
+    for size, axes_of_size in free.items():
+        found = free_axes(network, axes_of_size, summing)
         for symbol, ended in found.dims.items():
             for dim in ended:
                 if dims.setdefault(symbol, {}).setdefault(dim, size) != size:
                     other = dims[symbol][dim]
                     raise _refusal(symbol, f"{dim} would end at {size} and at {other}")
-        for side, axes in zip(sides, (inputs, found.outputs(network)), strict=True):
+        ends = axes_of_size.inputs, found.outputs(network)
+        for side, axes in zip(sides, ends, strict=True):
             for name, numbers in axes.items():
                 side.setdefault(name, {}).update(dict.fromkeys(numbers, size))
     return Sizes(dims, *sides)
@@ -88,25 +100,26 @@ def ends_of(
 
 def free_axes(
     network: NetworkOp,
-    inputs: Mapping[str, Collection[int]],
+    free: FreeSize,
     summing: Collection[str] = SUMMING,
 ) -> FreeAxes:
-    """Follow the axes of inputs that end early, after one index at least; ``summing`` are the
-    operations with kernels that know where a dim ends that they sum.
+    """Follow the axes of inputs and constants that end early, after one index at least;
+    ``summing`` are the operations with kernels that know where a dim ends that they sum.
 
     Refuses (``length-kernel``), with the node, what would read elements after the end.
     """
     names = value_names(network)
     values: dict[SSAValue, Axes] = {
-        value: frozenset(inputs.get(name, ())) for name, value in network.inputs
+        value: frozenset(free.inputs.get(name, ())) for name, value in network.inputs
     }
+    values |= _constants(network, free.constants)
     dims: dict[str, frozenset[str]] = {}
     for op in network.block.ops:
         if isinstance(op, KernelOp):
             kernel = kernel_of(op, names)
             known = operand_values(op, names)
             axes = {
-                name: None if isinstance(value.owner, WeightOp) else values.get(value, NONE)
+                name: values.get(value, None if isinstance(value.owner, WeightOp) else NONE)
                 for name, value in known.items()
             }
             hosted = op.engine is not None and op.engine.data == "host"
@@ -119,6 +132,21 @@ def free_axes(
         elif not isinstance(op, OutputOp) and any(values.get(v, NONE) for v in op.operands):
             raise _refusal(str(op.get_attr_or_prop("node") or op.name), f"{op.name} has no rule")
     return FreeAxes(values, dims)
+
+
+def _constants(
+    network: NetworkOp, constants: Mapping[str, tuple[int, ...]]
+) -> dict[SSAValue, Axes]:
+    """The constants that end early; refuses them where they are not those of the network."""
+    weights = [op for op in network.block.ops if isinstance(op, WeightOp)]
+    found: dict[SSAValue, Axes] = {}
+    for symbol, axes in constants.items():
+        # Constants in other numbers or layouts have a digest after the symbol.
+        same = [op for op in weights if f"{op.symbol.data}_".startswith(f"{symbol}_")]
+        if not same:
+            raise _refusal(symbol, "a constant that is as long as the size was changed by a pass")
+        found |= dict.fromkeys((op.results[0] for op in same), frozenset(axes))
+    return found
 
 
 def _refusal(node: str, reason: str) -> TilewrightError:
@@ -200,16 +228,55 @@ Pair = tuple[int, int]
 """A size of a larger network, and the same size of a smaller one."""
 
 
+@dataclass(frozen=True)
+class Differing:
+    """The axes in which one network differs from another."""
+
+    axes: Mapping[SSAValue, Axes]
+    """The axes of other extents, of values that have some."""
+    operations: Collection[Operation]
+    """Operations with other attributes."""
+
+    def constants(self) -> dict[str, tuple[int, ...]]:
+        """The axes of constants, by symbol."""
+        return {
+            value.owner.symbol.data: tuple(sorted(axes))
+            for value, axes in self.axes.items()
+            if isinstance(value.owner, WeightOp)
+        }
+
+    def check(self, network: NetworkOp) -> None:
+        """Refuse (``length-kernel``) operations that make an axis of the size, or move it to
+        another place than is followed: they take the size from the model's arithmetic on shapes."""
+        for op in self.operations:
+            if isinstance(op, NetworkOp):
+                continue
+            axes = self.axes.get(op.operands[0], NONE) if op.operands else NONE
+            found = self.axes.get(op.results[0], NONE) if op.results else NONE
+            if isinstance(op, ReshapeOp) and _reshaped(op, axes) == found:
+                continue
+            if isinstance(op, SliceOp) and _sliced(op, axes) == found:
+                continue
+            node = str(op.get_attr_or_prop("node") or op.name).strip('"')
+            raise _refusal(node, f"{op.name} takes a size from the model's shapes")
+        for name, value in network.outputs:
+            if isinstance(value.owner, WeightOp) and self.axes.get(value):
+                raise _refusal(name, "an output is a constant that is as long as the size")
+
+
 def same_but_for(
     large: tuple[NetworkOp, WeightStore],
     small: tuple[NetworkOp, WeightStore],
     sizes: Collection[Pair],
-) -> None:
-    """Refuse (``length-structure``) two networks that differ in more than some sizes.
+) -> Differing:
+    """The axes in which a network differs from a smaller one. Refuses (``length-structure``) two
+    that differ in more than some sizes.
 
     Operations are the same, one by one; where extents and attributes differ, they are a size of the
     one here and the same size of the other there; constants begin with the smaller ones.
     """
+    axes: dict[SSAValue, Axes] = {}
+    changed: list[Operation] = []
     numbers: dict[SSAValue, int] = {}
     others: dict[SSAValue, int] = {}
     pairs = [list(network.walk()) for network, _ in (large, small)]
@@ -224,18 +291,22 @@ def same_but_for(
             raise _differs(op, sizes, "has other operands")
         for place, (a, b) in enumerate(zip(op.results, counterpart.results, strict=True)):
             numbers[a] = others[b] = number * 16 + place
-            _compare_extents(op, shape_of(a), shape_of(b), sizes)
+            if ends := _compare_extents(op, shape_of(a), shape_of(b), sizes):
+                axes[a] = ends
         for a, b in zip(op.regions, counterpart.regions, strict=True):
             for first, second in zip(a.blocks, b.blocks, strict=True):
                 for place, (x, y) in enumerate(zip(first.args, second.args, strict=True)):
                     numbers[x] = others[y] = -(number * 64 + place + 1)
+                    if ends := _compare_extents(op, shape_of(x), shape_of(y), sizes):
+                        axes[x] = ends
         if isinstance(op, WeightOp) and isinstance(counterpart, WeightOp):
             a, b = large[1].get(op.symbol.data), small[1].get(counterpart.symbol.data)
             begin = a[tuple(slice(extent) for extent in b.shape)]
             if not np.array_equal(begin, b, equal_nan=a.dtype.kind == "f"):
                 raise _differs(op, sizes, "is a constant of other numbers")
-        elif not isinstance(op, NetworkOp):
-            _compare_attributes(op, counterpart, sizes)
+        elif not isinstance(op, NetworkOp) and _compare_attributes(op, counterpart, sizes):
+            changed.append(op)
+    return Differing(axes, changed)
 
 
 def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightError:
@@ -251,14 +322,18 @@ def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightE
 
 def _compare_extents(
     op: Operation, left: tuple[int, ...], right: tuple[int, ...], sizes: Collection[Pair]
-) -> None:
+) -> Axes:
+    """The axes of other extents; refuses those that are not sizes."""
     if len(left) != len(right) or any(
         a != b and (a, b) not in sizes for a, b in zip(left, right, strict=True)
     ):
         raise _differs(op, sizes, f"has shape {list(left)} for one and {list(right)} for the other")
+    return frozenset(axis for axis, (a, b) in enumerate(zip(left, right, strict=True)) if a != b)
 
 
-def _compare_attributes(op: Operation, counterpart: Operation, sizes: Collection[Pair]) -> None:
+def _compare_attributes(op: Operation, counterpart: Operation, sizes: Collection[Pair]) -> bool:
+    """Return True if some differ; refuses those that differ in more than sizes."""
+    found = False
     left, right = (each.properties | each.attributes for each in (op, counterpart))
     texts_of_sizes = {(str(a), str(b)) for a, b in sizes}
     for name in {*left, *right}:
@@ -270,6 +345,8 @@ def _compare_attributes(op: Operation, counterpart: Operation, sizes: Collection
             a != b and (a, b) not in texts_of_sizes for a, b in zip(*words, strict=True)
         ):
             raise _differs(op, sizes, f"has {name} {texts[0]} for one and {texts[1]} for the other")
+        found = True
+    return found
 
 
 _WORDS = re.compile(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|[^\d\s-]+|-")

@@ -20,6 +20,7 @@ from tilewright.errors import refuse
 if TYPE_CHECKING:
     from tilewright.codegen.program.buffers import KernelBuffer
     from tilewright.graph.arenas import Arenas
+    from tilewright.graph.free_axes import FreeSize
     from tilewright.ir import ModuleOp
     from tilewright.ir.passes import WeightStore
     from tilewright.ir.types import Array
@@ -99,11 +100,9 @@ class Compilation:
     arenas: Mapping[str, int]
     """Bytes of each arena."""
     form: Form = Form()
-    free: Mapping[str, Mapping[str, tuple[int, ...]]] = field(
-        default_factory=dict[str, "Mapping[str, tuple[int, ...]]"]
-    )
-    """Axes of inputs that end early in a run, after one index at least, by the name of the size at
-    which they end. Only targets that take sizes (``Target.sizes_taken``) are asked for that, and
+    free: Mapping[str, FreeSize] = field(default_factory=dict[str, "FreeSize"])
+    """Axes that end early in a run, after one index at least, by the name of the size at which they
+    end. Only targets that take sizes (``Target.sizes_taken``) are asked for that, and
     for no more sizes than they take."""
     host_seconds: Mapping[int, float] = field(default_factory=dict[int, float])
     """Predicted seconds of the host's operations by their place in the network, where the machine

@@ -79,8 +79,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     addresses = Addresses.of(compilation, CONSTANTS)
     device = Device(core_of(compilation.machine))
     network = network_of(compilation.network)
-    (free,) = compilation.free.values() or ({},)
-    ends = free_axes(network, free) if free else None
+    ends = next((free_axes(network, free) for free in compilation.free.values()), None)
     steps, rows = _lower(compilation, device, {} if ends is None else ends.dims)
     write_program(
         compilation,
@@ -112,7 +111,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
 
 def _length(compilation: Compilation, outputs: dict[str, tuple[int, ...]]) -> Length:
     values = dict(network_of(compilation.network).inputs)
-    (inputs,) = ({n: tuple(a) for n, a in free.items()} for free in compilation.free.values())
+    (free,) = compilation.free.values()
+    inputs = dict(free.inputs)
     longest = {shape_of(values[name])[axis] for name, axes in inputs.items() for axis in axes}
     return Length(longest=max(longest), inputs=inputs, outputs=outputs)
 
