@@ -15,7 +15,7 @@ from tilewright.compiler.build import without_chains
 from tilewright.compiler.pipeline import run_pipeline
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import NetworkOp, network_of
-from tilewright.graph.free_axes import free_axes, same_but_for
+from tilewright.graph.free_axes import FreeSize, free_axes, same_but_for
 from tilewright.ir.passes import WeightStore
 from tilewright.targets.base import find_target
 
@@ -85,7 +85,7 @@ FOLLOWED = {
 def test_axes_are_followed(name: str, tmp_path: Path) -> None:
     nodes, axes = FOLLOWED[name]
     placed, _ = network(tmp_path, nodes, 48, "numbers, layouts, memory")
-    assert free_axes(placed, {"x": (0,)}).outputs(placed) == {"y": axes}
+    assert free_axes(placed, FreeSize({"x": (0,)}, {})).outputs(placed) == {"y": axes}
     large = network(tmp_path, nodes, 48)
     for size in (2, 17, 47):
         same_but_for(large, network(tmp_path, nodes, size), {(48, size)})
@@ -103,7 +103,7 @@ REFUSED = {
 def test_what_reads_behind_the_end_is_refused(name: str, tmp_path: Path) -> None:
     placed, _ = network(tmp_path, REFUSED[name], 48, "numbers, layouts, memory")
     with pytest.raises(TilewrightError, match=r"length-kernel.*(y|h)"):
-        free_axes(placed, {"x": (0,)})
+        free_axes(placed, FreeSize({"x": (0,)}, {}))
 
 
 OTHERS = {

@@ -126,11 +126,13 @@ class _Graphs:
         self._at = cache(self._bound)
         self._directory, self._manifest, self._progress = directory, manifest, progress
 
-    def _bound(self, plan: tuple[int, ...]) -> tuple[NetworkOp, WeightStore]:
+    def _bound(
+        self, plan: tuple[int, ...], until: str = "graph passes"
+    ) -> tuple[NetworkOp, WeightStore]:
         sizes = {dim.name: size for dim, size in zip(self.dims, plan, strict=True)}
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
         self._progress(f"compare the graph at {listed}", 0, 0)
-        state = bound(self._directory, self._manifest, sizes, until="graph passes", lengths=True)
+        state = bound(self._directory, self._manifest, sizes, until=until, lengths=True)
         return network_of(state.network), state.weights
 
     def _compared(self, plan: tuple[int, ...], other: tuple[int, ...]) -> Differing:
@@ -138,7 +140,11 @@ class _Graphs:
 
     def compare(self, plans: Sequence[tuple[int, ...]]) -> None:
         """Refuse (``length-structure``) a model that is another network at some size: where one
-        dim is smaller, and where all are."""
+        dim is smaller, and where all are.
+
+        Passes on the graph make another network of size 1, as an axis of one index may be moved at
+        no cost; before them it has to be the same.
+        """
         longest = plans[-1]
         lowest = [max(dim.low, 2) for dim in self.dims]
         compared = {tuple(map(max, plan, lowest)) for plan in plans[:-1]}
@@ -148,6 +154,11 @@ class _Graphs:
         for plan in sorted(compared - {longest}):
             if all(map(int.__le__, plan, longest)):
                 self._compared(longest, plan)
+        for number, dim in enumerate(self.dims):
+            if dim.low <= 1 < longest[number]:
+                plan = (*longest[:number], 1, *longest[number + 1 :])
+                whole, one = (self._at(each, "import") for each in (longest, plan))
+                same_but_for(whole, one, {*zip(longest, plan, strict=True)})
 
     def constants(self, plan: tuple[int, ...], number: int) -> dict[str, tuple[int, ...]]:
         """The axes of constants that are as long as the size of one dim, by symbol; refuses
@@ -155,10 +166,9 @@ class _Graphs:
         dim, size = self.dims[number], plan[number]
         if size == dim.low:
             return {}  # No run of the plan has less.
-        if size == 2:
-            # A network of size 1 is often another: it cannot be compared with.
-            raise refuse("length-dims", f"{dim.name} is 1 or 2: each is compiled for itself")
-        differing = self._compared(plan, (*plan[:number], size - 1, *plan[number + 1 :]))
+        # A network of size 1 is often another.
+        other = size - 1 if size > 2 else size + 1
+        differing = self._compared(plan, (*plan[:number], other, *plan[number + 1 :]))
         differing.check(self._at(plan)[0])
         return differing.constants()
 

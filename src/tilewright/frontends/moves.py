@@ -39,9 +39,10 @@ def stretch(at: Emitter, value: SSAValue, axis: int, start: int, end: int) -> SS
 
 
 def element_at(at: Emitter, value: SSAValue, axis: int, index: int) -> SSAValue:
-    """One index along an axis, which goes."""
+    """One index along an axis, which goes. An axis of one index is cut as others are, so that
+    networks of size 1 and of others are the same."""
     shape = shape_of(value)
-    part = cut(at, value, {axis: (index, index + 1, 1)})
+    part = stretch(at, value, axis, index, index + 1)
     return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
 
 

@@ -7,9 +7,9 @@ before the end reads one after it, which this pass proves operation by operation
 maps: an axis that ends early must be one dim of an operation, index for index, and so must be every
 axis that this dim indexes. A dim that is summed needs a kernel that knows where it ends.
 
-What the operations are must not depend on the size: ``same_but_for`` compares two networks. It finds
-the constants that are as long as a size, too, such as positions and masks made of a shape: their
-axes end early as those of inputs do.
+What the operations are must not depend on the size: ``same_but_for`` compares two networks. It
+finds the constants that are as long as a size, too, such as positions and masks made of a shape:
+their axes end early as those of inputs do.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _sliced(op: SliceOp, axes: Axes) -> Axes:
 
 
 Pair = tuple[int, int]
-"""A size of a larger network, and the same size of a smaller one."""
+"""A size of a network, and the same size of another."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Differing:
 
     def check(self, network: NetworkOp) -> None:
         """Refuse (``length-kernel``) operations that make an axis of the size, or move it to
-        another place than is followed: they take the size from the model's arithmetic on shapes."""
+        another place than is followed: their size is the model's arithmetic on shapes."""
         for op in self.operations:
             if isinstance(op, NetworkOp):
                 continue
@@ -258,28 +258,29 @@ class Differing:
             if isinstance(op, SliceOp) and _sliced(op, axes) == found:
                 continue
             node = str(op.get_attr_or_prop("node") or op.name).strip('"')
-            raise _refusal(node, f"{op.name} takes a size from the model's shapes")
+            reason = f"{op.name} depends on the size, which no axis of its operand tells"
+            raise _refusal(node, reason)
         for name, value in network.outputs:
             if isinstance(value.owner, WeightOp) and self.axes.get(value):
                 raise _refusal(name, "an output is a constant that is as long as the size")
 
 
 def same_but_for(
-    large: tuple[NetworkOp, WeightStore],
-    small: tuple[NetworkOp, WeightStore],
+    one: tuple[NetworkOp, WeightStore],
+    other: tuple[NetworkOp, WeightStore],
     sizes: Collection[Pair],
 ) -> Differing:
-    """The axes in which a network differs from a smaller one. Refuses (``length-structure``) two
-    that differ in more than some sizes.
+    """The axes in which a network differs from another. Refuses (``length-structure``) two that
+    differ in more than some sizes.
 
     Operations are the same, one by one; where extents and attributes differ, they are a size of the
-    one here and the same size of the other there; constants begin with the smaller ones.
+    one here and the same size of the other there; the longer constants begin with the shorter ones.
     """
     axes: dict[SSAValue, Axes] = {}
     changed: list[Operation] = []
     numbers: dict[SSAValue, int] = {}
     others: dict[SSAValue, int] = {}
-    pairs = [list(network.walk()) for network, _ in (large, small)]
+    pairs = [list(network.walk()) for network, _ in (one, other)]
     count = min(map(len, pairs))
     for number in range(max(map(len, pairs))):
         if number >= count:
@@ -300,9 +301,9 @@ def same_but_for(
                     if ends := _compare_extents(op, shape_of(x), shape_of(y), sizes):
                         axes[x] = ends
         if isinstance(op, WeightOp) and isinstance(counterpart, WeightOp):
-            a, b = large[1].get(op.symbol.data), small[1].get(counterpart.symbol.data)
-            begin = a[tuple(slice(extent) for extent in b.shape)]
-            if not np.array_equal(begin, b, equal_nan=a.dtype.kind == "f"):
+            a, b = one[1].get(op.symbol.data), other[1].get(counterpart.symbol.data)
+            begin = tuple(map(slice, map(min, a.shape, b.shape)))
+            if not np.array_equal(a[begin], b[begin], equal_nan=a.dtype.kind == "f"):
                 raise _differs(op, sizes, "is a constant of other numbers")
         elif not isinstance(op, NetworkOp) and _compare_attributes(op, counterpart, sizes):
             changed.append(op)
@@ -310,7 +311,7 @@ def same_but_for(
 
 
 def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightError:
-    changed = [f"{large} and {small}" for large, small in sizes if large != small]
+    changed = [f"{a} and {b}" for a, b in sizes if a != b]
     where = op.get_attr_or_prop("node") or op.get_attr_or_prop("symbol") or op.name
     return refuse(
         "length-structure",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.frontends.onnx.onnx_models import onnxruntime_of
 
 import tilewright
 from tilewright.codegen.c.compiler import find_compiler
@@ -23,6 +25,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "dynamic"
 
 Shapes = Mapping[str, Sequence[int | str]]
 
+node = helper.make_node
+
 
 def saved(path: Path, text: Sequence[onnx.NodeProto], shapes: Shapes, **weights: Array) -> Path:
     """A model of nodes in float32, from inputs of these shapes to ``y``."""
@@ -33,7 +37,7 @@ def saved(path: Path, text: Sequence[onnx.NodeProto], shapes: Shapes, **weights:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(onnx.shape_inference.infer_shapes(model), path)
     return path
 
@@ -44,7 +48,6 @@ def random(*shape: int) -> Array:
 
 def convolutions(path: Path) -> Path:
     """Images, as many as come: a residual block, pools, and fully connected layers."""
-    node = helper.make_node
     nodes = [
         node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
         node("Relu", ["a"], ["b"]),
@@ -64,7 +67,6 @@ def convolutions(path: Path) -> Path:
 def scores(path: Path) -> Path:
     """Rows of two inputs: a softmax along one length, its extremes, sums and products, and a mean
     along both."""
-    node = helper.make_node
     nodes = [
         node("MatMul", ["q", "w0"], ["a"]),
         node("MatMul", ["k", "w1"], ["b"]),
@@ -211,7 +213,6 @@ def test_the_program_takes_sizes(tmp_path: Path) -> None:
 
 
 def test_models_without_plans_say_why(tmp_path: Path) -> None:
-    node = helper.make_node
     image = ["x"], {"x": [1, 2, "height", 8]}
     lacking = {
         "pad": ([node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"w": random(3, 2, 3, 3)}),
@@ -226,3 +227,133 @@ def test_models_without_plans_say_why(tmp_path: Path) -> None:
         assert not (tmp_path / name / "plans").exists()
         given = {"x": np.ones((1, 2, 5, 8), np.float32)}
         assert package.check(given, package.run(given)).passed
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+# Values that come from the size of ``z`` alone, whose rows are the run's.
+SHAPE = [node("Shape", ["z"], ["shape"]), node("Slice", ["shape", "zero", "one"], ["s"])]
+SCALAR = [*SHAPE, node("Squeeze", ["s"], ["n"])]
+RAMP = [
+    *SCALAR,
+    node("Range", ["first", "n", "step"], ["r"]),
+    node("Cast", ["r"], ["ramp"], to=TensorProto.FLOAT),
+]
+NUMBERS = {
+    "table": random(40, 8),
+    "zero": ints(0),
+    "one": ints(1),
+    "first": np.array(0, np.int64),
+    "step": np.array(1, np.int64),
+}
+FROM_SHAPES: Mapping[str, tuple[Sequence[onnx.NodeProto], Shapes, bool]] = {
+    "a sum along positions": (
+        [*RAMP, node("Add", ["c", "ramp"], ["a"]), node("ReduceSum", ["a", "one"], ["y"])],
+        {"c": [4, 1]},
+        True,
+    ),
+    "positions themselves": ([*RAMP, node("Neg", ["ramp"], ["y"])], {}, False),
+    "keys of a table": (
+        [
+            *SHAPE,
+            node("Slice", ["table", "zero", "s"], ["k"]),
+            node("Transpose", ["k"], ["t"], perm=[1, 0]),
+            node("MatMul", ["q", "t"], ["a"]),
+            node("Softmax", ["a"], ["p"]),
+            node("ReduceMax", ["p"], ["y"], axes=[1], keepdims=0),
+        ],
+        {"q": [2, 8]},
+        True,
+    ),
+    "a choice by the size": (
+        [
+            *SHAPE,
+            node("Greater", ["s", "one"], ["more"]),
+            node("Neg", ["z"], ["m"]),
+            node("Where", ["more", "z", "m"], ["y"]),
+        ],
+        {},
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROM_SHAPES)
+def test_what_follows_from_the_size_alone(name: str, tmp_path: Path) -> None:
+    """It is followed, or there are no plans: either way each size is right."""
+    nodes, more, has_plans = FROM_SHAPES[name]
+    shapes: Shapes = {"z": ["n", 3], **more}
+    path = saved(tmp_path / "net.onnx", nodes, shapes, **NUMBERS)
+    if name != "a sum along positions":
+        model = onnx.load(path)
+        model.opset_import[0].version = 17
+        onnx.save(model, path)
+    package = tilewright.compile(path, "cpu", shapes={"n": "1..20"}, directory=tmp_path / "package")
+    assert (tmp_path / "package" / "plans").exists() == has_plans
+    inputs = floats(shapes)
+    if has_plans:
+        check(package, inputs, [{"n": n} for n in (1, 2, 3, 4, 5, 9, 19, 20)])
+        return
+    for n in (1, 2, 20):
+        given = inputs({"n": n})
+        wanted = onnxruntime_of(onnx.load(path), given)["y"]
+        np.testing.assert_allclose(package.run(given)["y"], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_dims_of_equal_bounds_are_told_apart(tmp_path: Path) -> None:
+    """Where both are 9, a swap of axes by their sizes looks like none."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "swapped"], ["t"]),
+        node("Relu", ["x"], ["r"]),
+        node("Reshape", ["r", "t"], ["a"]),
+        node("Softmax", ["a"], ["y"], axis=0),
+    ]
+    path = saved(tmp_path / "net.onnx", nodes, {"x": ["a", "b", 6]}, swapped=ints(1, 0, 2))
+    bounds = {"a": "1..9", "b": "1..9"}
+    package = tilewright.compile(path, "cpu", shapes=bounds, directory=tmp_path / "package")
+    assert not (tmp_path / "package" / "plans").exists()
+    assert package.run({"x": np.ones((3, 9, 6), np.float32)})["y"].shape == (9, 3, 6)
+    plain = [node("Relu", ["x"], ["r"]), node("Softmax", ["r"], ["y"], axis=0)]
+    path = saved(tmp_path / "plain.onnx", plain, {"x": ["a", "b", 6]})
+    package = tilewright.compile(path, "cpu", shapes=bounds, directory=tmp_path / "plain")
+    pairs = ((1, 1), (3, 9), (9, 3), (9, 9), (2, 4))
+    check(package, floats({"x": ["a", "b", 6]}), [{"a": a, "b": b} for a, b in pairs])
+
+
+@pytest.mark.parametrize("name", ["t", 'a"b', "*/ x", "a\\"])
+def test_any_name_of_a_dim_builds(name: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "net.onnx", [node("Relu", ["x"], ["y"])], {"x": [name, 4]})
+    package = tilewright.compile(
+        path, "cpu", shapes={"x": ("1..5", 4)}, directory=tmp_path / "package"
+    )
+    x = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(package.run({"x": x})["y"], x)
+    folder = package.directory / "plans" / "5" / "program"
+    make = ["make", "-s", f"CC={' '.join(find_compiler())}", "CFLAGS=-O1 -Wall -Wextra -Werror"]
+    subprocess.run(make, cwd=folder, check=True)
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    package = tilewright.compile(
+        convolutions(tmp_path / "net.onnx"),
+        "cpu",
+        shapes={"batch": "1..5"},
+        directory=tmp_path / "package",
+    )
+    program = package.directory / "plans" / "5" / "program"
+    path = program / "program.json"
+    whole = json.loads(path.read_text())
+    for side, ended in (
+        ("inputs", [[7, "batch"]]),
+        ("inputs", [[1, "batch"]]),
+        ("inputs", [[0, "other"]]),
+        ("outputs", [[1, "batch"]]),
+        ("inputs", []),
+    ):
+        row = {**whole[side][0], "ended": ended}
+        path.write_text(json.dumps({**whole, side: [row]}))
+        with pytest.raises(TilewrightError, match="package-invalid"):
+            CpuRunner(program)

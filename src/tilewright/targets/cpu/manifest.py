@@ -49,6 +49,25 @@ class CpuManifest(Struct, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...]
 
 
+def _check_sizes(manifest: CpuManifest) -> None:
+    """Raise ``JsonError`` for axes that end at a size which is not the run's, or is another axis's
+    of another extent, and for sizes that no input tells."""
+    most: dict[str, int] = {}
+    for ports in (manifest.inputs, manifest.outputs):
+        for port in ports:
+            for axis, size in port.ended:
+                extent = port.shape[axis] if axis < len(port.shape) else 0
+                told = ports is manifest.inputs or size in most
+                if (
+                    size not in manifest.sizes
+                    or not told
+                    or most.setdefault(size, extent) != extent
+                ):
+                    raise JsonError(f"axis {axis} of {port.name[:80]!r} ends at no size")
+    if len(most) < len(manifest.sizes):
+        raise JsonError("a size is no input's")
+
+
 def read_manifest(program: Path) -> CpuManifest:
     """The manifest; refuses (``package-invalid``) a damaged one."""
     path = program / MANIFEST
@@ -56,10 +75,7 @@ def read_manifest(program: Path) -> CpuManifest:
         manifest = from_json(CpuManifest, path.read_bytes())
         if manifest.processor not in BUILDS:
             raise JsonError(f"{manifest.processor[:80]!r} is no processor")
-        for port in (*manifest.inputs, *manifest.outputs):
-            for axis, size in port.ended:
-                if axis >= len(port.shape) or size not in manifest.sizes:
-                    raise JsonError(f"axis {axis} of {port.name[:80]!r} ends at no size")
+        _check_sizes(manifest)
     except (OSError, JsonError) as error:
         raise refuse("package-invalid", f"the manifest is damaged: {error}", str(path)) from error
     return manifest

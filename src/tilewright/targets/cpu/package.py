@@ -37,8 +37,7 @@ def names_of_sizes(sizes: Collection[str]) -> dict[str, str]:
     """C names of a run's sizes, which differ from one another and from all other names."""
     names: dict[str, str] = {}
     for size in sizes:
-        base = f"size_{identifier(size, 'dim')}"
-        base = "size_t_dim" if base == "size_t" else base
+        base = identifier(f"size {size}")
         taken = set(names.values())
         numbered = (f"{base}_{number}" for number in count(2))
         names[size] = next(name for name in chain([base], numbered) if name not in taken)

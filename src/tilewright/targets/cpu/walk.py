@@ -134,7 +134,7 @@ class _Walk:
             arguments,
             self.operation,
             self.shared is not None,
-            tuple(sorted({*self.ends.values()})),
+            tuple(size for size in sorted({*self.ends.values()}) if size in str(self.writer)),
         )
 
     def block(self, block: Block, dims: Mapping[str, Extent]) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from tilewright.frontends.moves import broadcast, cut, padded
+from tilewright.frontends.moves import broadcast, cut, padded, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.run_parts import slice_of_run
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
@@ -196,15 +196,16 @@ def gather_constant(at: Lowering, axis: int) -> SSAValue | None:
     if index is None or index.dtype.kind not in "iu" or not 1 <= index.size <= MAX_INDICES:
         return None
     places = [at.axis(int(i), sizes[axis], "index") for i in index.reshape(-1)]
-    runs: list[tuple[int, int, int]] = []
+    runs: list[tuple[int, int]] = []
     for place in places:
         if runs and runs[-1][1] == place:
-            runs[-1] = (runs[-1][0], place + 1, 1)
+            runs[-1] = (runs[-1][0], place + 1)
         else:
-            runs.append((place, place + 1, 1))
+            runs.append((place, place + 1))
     if len(runs) > MAX_RUNS:
         return None
-    parts = [cut(at, at.tensor(0), {axis: run}) for run in runs]
+    # Whole cuts, too: networks of size 1 and of others are the same.
+    parts = [stretch(at, at.tensor(0), axis, *run) for run in runs]
     joined = parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
     return at.reshape(joined, (*sizes[:axis], *index.shape, *sizes[axis + 1 :]))
 
