@@ -14,7 +14,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
@@ -22,6 +23,8 @@ from tilewright.planning.chains.rooms import Rooms
 from tilewright.planning.chains.units import Places, Unit
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan
+
+V = TypeVar("V")
 
 MOST_CHAINS = 256
 """Chains whose figures a process keeps, those that were asked for last."""
@@ -31,7 +34,6 @@ MOST_PLANS = 10_000
 
 MOST_MACHINES = 64
 """Machines whose texts a process keeps."""
-
 
 UNSEEN = ("name", "description", "clock_hz", "fusions")
 """The keys of a machine that no figure depends on."""
@@ -75,9 +77,33 @@ class Figures:
         places.levels, places.around = self.levels, self.around
 
 
-_figures: OrderedDict[object, Figures] = OrderedDict()
-_plans: OrderedDict[object, list[tuple[dict[str, int], list[Rooms], Plan]]] = OrderedDict()
-_texts: OrderedDict[int, tuple[Machine, str, str]] = OrderedDict()
+class _Recent(Generic[V]):
+    """Values by key, of which those that were asked for last are kept; threads may share them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[object, V] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: object, make: Callable[[], V]) -> V:
+        """The value of a key; made if it is not there."""
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = make()
+            self._values.move_to_end(key)
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+            return self._values[key]
+
+    def clear(self) -> None:
+        """Let go of all values."""
+        with self._lock:
+            self._values.clear()
+
+
+_figures = _Recent[Figures](MOST_CHAINS)
+_plans = _Recent[list[tuple[dict[str, int], list[Rooms], Plan]]](MOST_PLANS)
+_texts = _Recent[tuple[Machine, str, str]](MOST_MACHINES)
 
 
 def forget() -> None:
@@ -96,10 +122,7 @@ def figures_of(kernel: Kernel, units: Sequence[Unit], places: Places) -> Figures
     form, names = canonical(kernel)
     primitives = tuple(unit.primitive.name for unit in units)
     key = form, tuple(names), primitives, texts_of(places.machine)[0]
-    known = _figures.setdefault(key, Figures())
-    _figures.move_to_end(key)
-    while len(_figures) > MOST_CHAINS:
-        _figures.popitem(last=False)
+    known = _figures.get(key, Figures)
     known.join(places)
     return known
 
@@ -117,11 +140,8 @@ def known_plan(
     limits = None if budget is None else (budget.limit, budget.timed)
     key = form, tuple(names), limits, texts_of(machine)[1]
     sizes = {memory.name: memory.bytes or 0 for memory in machine.memories}
-    found = _plans.setdefault(key, [])
-    _plans.move_to_end(key)
-    while len(_plans) > MOST_PLANS:
-        _plans.popitem(last=False)
-    for before, rooms, plan in found:
+    found = _plans.get(key, list)
+    for before, rooms, plan in [*found]:
         more = {name: size - before[name] for name, size in sizes.items()}
         if all(room.hold(more) for room in rooms):
             return plan
@@ -134,17 +154,15 @@ def known_plan(
 def texts_of(machine: Machine) -> tuple[str, str]:
     """A machine without the bytes of its memories and without bandwidths, and without the bytes
     alone, as texts."""
-    key = id(machine)
-    if key not in _texts:
-        # The machine is kept with them, so that no other one has its id.
-        data = deepcopy({k: v for k, v in machine.to_json().items() if k not in UNSEEN})
-        for memory in data["memories"]:
-            del memory["bytes"]
-        rates = json.dumps(data, sort_keys=True)
-        for part in (*data["memories"], *data["moves"]):
-            del part["bytes_per_cycle"]
-        _texts[key] = machine, json.dumps(data, sort_keys=True), rates
-    _texts.move_to_end(key)
-    while len(_texts) > MOST_MACHINES:
-        _texts.popitem(last=False)
-    return _texts[key][1:]
+    # The machine is kept with its texts, so that no other one has its id.
+    return _texts.get(id(machine), lambda: _written(machine))[1:]
+
+
+def _written(machine: Machine) -> tuple[Machine, str, str]:
+    data = deepcopy({k: v for k, v in machine.to_json().items() if k not in UNSEEN})
+    for memory in data["memories"]:
+        del memory["bytes"]
+    rates = json.dumps(data, sort_keys=True)
+    for part in (*data["memories"], *data["moves"]):
+        del part["bytes_per_cycle"]
+    return machine, json.dumps(data, sort_keys=True), rates
