@@ -323,6 +323,7 @@ def test_dims_of_equal_bounds_are_told_apart(tmp_path: Path) -> None:
     check(package, floats({"x": ["a", "b", 6]}), [{"a": a, "b": b} for a, b in pairs])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["t", 'a"b', "*/ x", "a\\"])
 def test_any_name_of_a_dim_builds(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx", [node("Relu", ["x"], ["y"])], {"x": [name, 4]})
