@@ -10,7 +10,7 @@ or only one of them reports it prints; it ends with the numbers of all.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -40,7 +40,6 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
-    statements,
 )
 from tilewright.targets.ascend.proof import prove
 from tilewright.targets.ascend.vector_primitives import ROOM
@@ -80,12 +79,7 @@ def pipe_of(statement: Statement) -> str:
 
 
 def mutants(program: Program) -> Iterator[tuple[str, Program]]:
-    """Each flag and barrier removed, and each flag moved past the commands that it is for: a move
-    or a compute of the tile program is several, and its flags stand around all of them."""
-    used: dict[str, set[int]] = {}
-    for command in statements(program.body):
-        if isinstance(command, Command):
-            used.setdefault(command.pipe, set()).update(homes_of(command))
+    """Each flag and barrier removed, and moved past the command that it stands beside."""
     for number, original in enumerate(bodies(program.body)):
         for place, statement in enumerate(original):
             if not isinstance(statement, (Flag, Barrier)):
@@ -94,42 +88,19 @@ def mutants(program: Program) -> Iterator[tuple[str, Program]]:
             body = list(bodies(fresh.body))[number]
             del body[place]
             yield f"without {statement}", fresh
-            other = _past(original, place, used) if isinstance(statement, Flag) else None
-            if other is None:
+            if not isinstance(statement, Flag):
+                continue
+            # The command that it follows (a set) or holds up (a wait), if it stands next to it.
+            step = -1 if statement.kind == "set" else 1
+            other = place + step
+            while 0 <= other < len(original) and isinstance(original[other], (Flag, Barrier)):
+                other += step
+            if not 0 <= other < len(original) or pipe_of(original[other]) != pipe_of(statement):
                 continue
             fresh = replace(program, body=copied(program.body))
             body = list(bodies(fresh.body))[number]
             body.insert(other, body.pop(place))
             yield f"moved {statement}", fresh
-
-
-def homes_of(command: Command) -> set[int]:
-    """The buffers and tensors that a command uses."""
-    return {id(region.place.home) for region in (*command.reads, *command.writes)}
-
-
-def _past(body: list[Statement], place: int, used: Mapping[str, set[int]]) -> int | None:
-    """The place of a flag after what it holds up (a wait), or before what it follows (a set): the
-    statements up to the next with a flag. None where no command of its pipe is there that uses
-    what the other pipe does."""
-    flag = body[place]
-    assert isinstance(flag, Flag)
-    step, other = (-1, flag.target) if flag.kind == "set" else (1, flag.source)
-    end = place + step
-    while 0 <= end < len(body) and isinstance(body[end], (Flag, Barrier)):
-        end += step
-    first = end
-    while 0 <= end < len(body) and not any(map(_parts_pipes, statements([body[end]]))):
-        end += step
-    passed = statements(body[first:end] if step > 0 else body[end + 1 : first + 1])
-    commands = (each for each in passed if isinstance(each, Command))
-    ordered = (each.pipe == pipe_of(flag) and homes_of(each) & used[other] for each in commands)
-    return end - step if any(ordered) else None
-
-
-def _parts_pipes(statement: Statement) -> bool:
-    """Whether a statement is a flag, or a barrier of all pipes."""
-    return isinstance(statement, Flag) or pipe_of(statement) == "ALL"
 
 
 def _statements(text: str) -> list[str]:
@@ -162,8 +133,7 @@ def merged(program: Program, others: list[Program]) -> str:
             without.setdefault(first, []).append(number)
             continue
         last = next(n for n in range(len(original), 0, -1) if original[n - 1] != changed[n - 1])
-        # The first is moved to the end, or the last one to the front.
-        late = changed[first:last] == [*original[first + 1 : last], original[first]]
+        late = original[first] == changed[last - 1]  # Or the last one is moved to the front.
         source, target = (first, last) if late else (last - 1, first)
         without.setdefault(source, []).append(number)
         before.setdefault(target, []).append((number, original[source]))

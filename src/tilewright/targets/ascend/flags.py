@@ -1,8 +1,8 @@
-"""The barriers that a kernel needs beside the flags of its tile program, and the proof of both.
+"""Put the flags of a kernel in their places, and the barriers in that it needs.
 
-A kernel has the flags of its tile program (tile/passes/assign_events.py), where that has them.
-Barriers within pipes come to them, and all is proven. No flag depends on how fast a pipe is, and
-none on whether flags count.
+A kernel has the flags of its tile program (tile/passes/assign_events.py). They are put next to the
+commands that they are for, barriers within pipes come to them, and all is proven. No flag depends
+on how fast a pipe is, and none on whether flags count.
 
 Flags of a kernel that takes a length are put in for the longest, and proven for others: those that
 change a loop's trips or a last tile first (``proven_lengths``). Where a launch runs several blocks,
@@ -18,6 +18,7 @@ from tilewright.codegen.nest.value import select
 from tilewright.errors import refuse
 from tilewright.targets.ascend.blocks import alike, conflicts, traces
 from tilewright.targets.ascend.fields import check_fields
+from tilewright.targets.ascend.given import close_to_uses, homes_of
 from tilewright.targets.ascend.look_ups import check_look_ups
 from tilewright.targets.ascend.program import (
     Barrier,
@@ -38,11 +39,19 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     """A program that has the flags of its tile program, with the barriers that it needs. Refuses
     (``lower-flags``) what these do not order.
 
-    A move or a compute of the tile program is several commands here: its waits come before the
-    first of them, its signals after the last.
+    A move or a compute of the tile program is several commands here. Where the proof allows, a flag
+    is set before those of its pipe, and waited for after those, that use nothing which the other
+    pipe does: L0C is free once its sums are in UB, and a bias is needed once they are there.
     """
     every = cases(program)
     barred = with_barriers(replace(program, body=list(program.body)), None, every)
+    used: dict[str, set[int]] = {}
+    for statement in statements(program.body):
+        if isinstance(statement, Command):
+            used.setdefault(statement.pipe, set()).update(homes_of(statement))
+    close = replace(barred, body=close_to_uses(barred.body, used))
+    if first_problem(close, events, every) is None:
+        return close
     wrong = first_problem(barred, events, every)
     if wrong is None:
         return barred

@@ -25,9 +25,9 @@ __global__ __aicore__ void add(__gm__ half *x, __gm__ half *y, __gm__ half *out)
                 (__gm__ half *)((__gm__ uint8_t *)y + e * 1024), 0, 1,
                 (MIN(512, 1000 - e * 512) * 2 + 31) / 32, 0, 0);
         set_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
-        wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
-        wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
         set_vector_mask(0xffffffffffffffffULL, 0xffffffffffffffffULL);
+        wait_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
+        wait_flag(PIPE_MTE2, PIPE_V, EVENT_ID0);
         vadd((__ubuf__ half *)(uintptr_t)0x800, (__ubuf__ half *)(uintptr_t)0x0,
                 (__ubuf__ half *)(uintptr_t)0x400, MIN(512, 1000 - e * 512) / 128, 1, 1, 1, 8, 8,
                 8);

@@ -44,9 +44,9 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
             wait_flag(PIPE_V, PIPE_M, (event_t)(co % 2));
             for (int64_t kh = 0; kh < 3; kh++) {
                 for (int64_t kw = 0; kw < 3; kw++) {
-                    wait_flag(PIPE_M, PIPE_MTE1, (event_t)((kw + kh + co) % 2));
                     set_fmatrix(
                             (oh * 6 + MIN(3, 5 - oh * 3) * 2 - MIN(oh * 6 + MIN(3, 5 - oh * 3) * 2, 9)) * 72057594037927936 + MAX(1 - oh * 6, 0) * 281474976710656 + (MIN(oh * 6 + MIN(3, 5 - oh * 3) * 2, 9) - MAX(oh * 6 - 1, 0)) * 65536 + 1103806595079);
+                    wait_flag(PIPE_M, PIPE_MTE1, (event_t)((kw + kh + co) % 2));
                     for (int64_t i = 0; i < 2; i++) {
                         img2col_cbuf_to_ca(
                                 (__ca__ half *)(uintptr_t)((kw + kh + co) % 2 * 3072 + i * 512),
@@ -72,12 +72,13 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
             }
             set_flag(PIPE_M, PIPE_V, (event_t)(co % 2));
             wait_flag(PIPE_M, PIPE_V, (event_t)(co % 2));
-            wait_flag(PIPE_MTE2, PIPE_V, (event_t)(co % 2));
             wait_flag(PIPE_MTE3, PIPE_V, (event_t)(co % 2));
             copy_matrix_cc_to_ubuf((__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
                     (__cc__ float *)(uintptr_t)(co % 2 * 3072), 0, 1,
                     (MIN(3, 5 - oh * 3) * 7 + 15) / 16, 0, 0, CRMODE_F32toF16_NONE);
+            set_flag(PIPE_V, PIPE_M, (event_t)(co % 2));
             set_vector_mask(0xffffffffffffffffULL, 0xffffffffffffffffULL);
+            wait_flag(PIPE_MTE2, PIPE_V, (event_t)(co % 2));
             pipe_barrier(PIPE_V);
             vadd((__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
                     (__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
@@ -88,7 +89,6 @@ __global__ __aicore__ void kernel(__gm__ half *a, __gm__ half *b, __gm__ half *b
                     (__ubuf__ half *)(uintptr_t)(co % 2 * 1536),
                     (MIN(3, 5 - oh * 3) * 7 + 15) / 16 * 2, 1, 1, 8, 8);
             set_flag(PIPE_V, PIPE_MTE2, (event_t)(co % 2));
-            set_flag(PIPE_V, PIPE_M, (event_t)(co % 2));
             set_flag(PIPE_V, PIPE_MTE3, (event_t)(co % 2));
             wait_flag(PIPE_V, PIPE_MTE3, (event_t)(co % 2));
             copy_ubuf_to_gm((__gm__ half *)((__gm__ uint8_t *)c + co * 1120 + oh * 672),

@@ -66,6 +66,7 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
                 copy_matrix_cc_to_ubuf((__ubuf__ half *)(uintptr_t)(m_1 % 2 * 1536 + 96),
                         (__cc__ float *)(uintptr_t)(m_1 % 2 * 3072), 0, 3, 1, 0, 0,
                         CRMODE_F32toF16_NONE);
+                set_flag(PIPE_V, PIPE_M, (event_t)(m_1 % 2));
                 set_vector_mask(0xffffffffffffffffULL, 0xffffffffffffffffULL);
                 for (int64_t j = 0; j < 3; j++) {
                     pipe_barrier(PIPE_V);
@@ -77,7 +78,6 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
                             (__ubuf__ half *)(uintptr_t)(m_1 % 2 * 1536 + j * 512 + 96), 2, 1, 1, 8,
                             8);
                 }
-                set_flag(PIPE_V, PIPE_M, (event_t)(m_1 % 2));
                 set_flag(PIPE_V, PIPE_MTE3, (event_t)(m_1 % 2));
                 wait_flag(PIPE_V, PIPE_MTE3, (event_t)(m_1 % 2));
                 copy_ubuf_to_gm(

@@ -65,8 +65,7 @@ def test_they_cost_no_more_than_flags_that_are_derived(case: tuple[str, int]) ->
     assert len(kept) == len(flags)
     derived = synchronised(replace(bare, body=list(without_flags(bare.body))))
     cycles = [simulate(program, ASCEND_910).cycles for program in (whole, derived)]
-    # Derived flags stand next to single commands, these around all of a move or a compute.
-    assert cycles[0] <= 1.02 * cycles[1] + 2
+    assert cycles[0] <= 1.01 * cycles[1] + 2
 
 
 @pytest.mark.parametrize("kind", WALKED)
