@@ -46,7 +46,7 @@ def bound_model(
     opened = None if options.caffemodel else options.opened(model)
     if not isinstance(opened, frontends.Opened):
         return model, shapes
-    settled = settle(opened.signature.inputs, shapes)
+    settled = settle(opened.signature.inputs, shapes, computed=opened.signature.computed)
     return opened, settled.bind(_sizes(settled, settled.free, files, progress))
 
 

@@ -153,7 +153,7 @@ def compile(
         described = described.exact()
     model = opened_model(model, caffemodel, example_inputs, dynamic_shapes, constants)
     if isinstance(model, frontends.Opened):
-        settled = settle(model.signature.inputs, shapes)
+        settled = settle(model.signature.inputs, shapes, computed=model.signature.computed)
         if settled.free and (database is not None or planner != "model" or schedules):
             free = ", ".join(settled.free)
             raise refuse("option-planner", f"a planner needs fixed shapes, and {free} is free")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from tilewright.planning import Plan
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, quiet
-from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, Tensor
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest, OutputSize, Tensor
 from tilewright.runtime.package import Planned, write_package
 from tilewright.runtime.replacing import replacing
 from tilewright.shapes.run import sizes_of
@@ -96,12 +97,13 @@ def specialise(
     emit(bound(directory, manifest, sizes, progress), place)
 
 
-def shapes_at(manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, list[int]]:
-    """The shapes of a package's inputs at sizes of its free dims."""
-    return {
+def shapes_at(manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, list[int] | int]:
+    """The shapes of a package's inputs at sizes of its free dims, and the rooms of values."""
+    shapes: dict[str, list[int] | int] = {
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
+    return shapes | (manifest.open_model.rooms if manifest.open_model else {})
 
 
 def without_chains(machine: Machine) -> Machine:
@@ -271,6 +273,7 @@ def _write(state: CompilationState, form: Form, directory: Path, free: Free) -> 
             state.notes,
             on_chip_bound=None if limits is None else limits.cycles,
             empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
+            sizes=[OutputSize(**asdict(end)) for end in state.ends],
             loops=loops,
         )
     except KernelError:

@@ -102,7 +102,7 @@ def import_model(state: CompilationState) -> None:
     state.name = state.name or imported.name
     state.nodes = imported.nodes
     state.files = imported.files
-    state.empty = imported.empty
+    state.empty, state.ends = imported.empty, imported.ends
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
     settle_loops(state)

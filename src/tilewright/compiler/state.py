@@ -13,6 +13,7 @@ from tilewright.errors import Problem
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.passes.stated_points import StatedPoints
+from tilewright.graph.run_sizes import OutputEnd
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext, PassRunner
@@ -79,6 +80,8 @@ class CompilationState:
     """The model's files, which weights are views of."""
     empty: tuple[frontends.EmptyOutput, ...] = ()
     """The model's outputs without elements, which no program gives."""
+    ends: tuple[OutputEnd, ...] = ()
+    """The axes of outputs whose sizes a run computes."""
     caffemodel: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None

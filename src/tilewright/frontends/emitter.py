@@ -122,6 +122,10 @@ class NetworkBuilder:
         self.block = block
         self.weights = weights
         self._weights: dict[tuple[str, tuple[int, ...]], SSAValue] = {}
+        self.shares = True
+        """True if equal constants are one value of the network."""
+        self.decided: object = None
+        """What a front-end keeps of sizes that data decide; None where none may be."""
 
     def emit(
         self,
@@ -136,10 +140,10 @@ class NetworkBuilder:
         return op.result
 
     def weight(self, array: Array, hint: str) -> SSAValue:
-        """The value of a constant; equal constants share one."""
+        """The value of a constant; equal constants share one, unless ``shares`` is false."""
         symbol = self.weights.add(array, hint)
         key = (symbol, array.shape)
-        if key not in self._weights:
+        if key not in self._weights or not self.shares:
             op = WeightOp.of(symbol, tensor(array.shape, element_of(array.dtype)))
             self.block.add_op(op)
             self._weights[key] = op.result

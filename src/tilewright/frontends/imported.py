@@ -10,6 +10,7 @@ from pathlib import Path
 from tilewright.errors import TilewrightError
 from tilewright.frontends.mapped import MappedFile
 from tilewright.graph.dialect import network_of
+from tilewright.graph.run_sizes import OutputEnd
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, StringAttr
 from tilewright.shapes.forms import Shapes
@@ -59,6 +60,8 @@ class Imported:
     """The files of which weights are views, to be checked before weights are read."""
     empty: tuple[EmptyOutput, ...] = ()
     """The model's outputs without elements, which the network lacks."""
+    ends: tuple[OutputEnd, ...] = ()
+    """The axes of outputs whose sizes a run computes, and the network's outputs of these sizes."""
 
     def named(self, name: str) -> Imported:
         """The same network under another name."""

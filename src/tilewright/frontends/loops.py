@@ -52,6 +52,7 @@ class BodyBuilder(NetworkBuilder):
             kept = number < len(kinds)
             argument.name_hint = f"state.{number}" if kept else f"part.{number - len(kinds)}"
         super().__init__(block, around.weights)
+        self.shares = around.shares
         self.around = around
 
     @property

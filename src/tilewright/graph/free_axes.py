@@ -126,9 +126,9 @@ def free_axes(
             ends = () if hosted else summing
             dims[kernel.symbol], values[op.result] = _of_kernel(kernel, axes, ends, hosted=hosted)
         elif isinstance(op, ReshapeOp):
-            values[op.results[0]] = _reshaped(op, values.get(op.operands[0], NONE))
+            values[op.results[0]] = reshaped_axes(op, values.get(op.operands[0], NONE))
         elif isinstance(op, SliceOp):
-            values[op.results[0]] = _sliced(op, values.get(op.operands[0], NONE))
+            values[op.results[0]] = sliced_axes(op, values.get(op.operands[0], NONE))
         elif not isinstance(op, OutputOp) and any(values.get(v, NONE) for v in op.operands):
             raise _refusal(str(op.get_attr_or_prop("node") or op.name), f"{op.name} has no rule")
     return FreeAxes(values, dims)
@@ -192,7 +192,7 @@ def _of_kernel(
     return frozenset(free), frozenset(ends)
 
 
-def _reshaped(op: Operation, axes: Axes) -> Axes:
+def reshaped_axes(op: Operation, axes: Axes) -> Axes:
     """The same axes of the new shape: with as many elements before them, and of the same size."""
     source, target = (shape_of(value) for value in (op.operands[0], op.results[0]))
     kept: set[int] = set()
@@ -210,7 +210,7 @@ def _reshaped(op: Operation, axes: Axes) -> Axes:
     return frozenset(kept)
 
 
-def _sliced(op: SliceOp, axes: Axes) -> Axes:
+def sliced_axes(op: SliceOp, axes: Axes) -> Axes:
     """The axes that are taken whole; of others the first index alone, which every run has."""
     shape = shape_of(op.operands[0])
     whole: set[int] = set()
@@ -253,9 +253,9 @@ class Differing:
                 continue
             axes = self.axes.get(op.operands[0], NONE) if op.operands else NONE
             found = self.axes.get(op.results[0], NONE) if op.results else NONE
-            if isinstance(op, ReshapeOp) and _reshaped(op, axes) == found:
+            if isinstance(op, ReshapeOp) and reshaped_axes(op, axes) == found:
                 continue
-            if isinstance(op, SliceOp) and _sliced(op, axes) == found:
+            if isinstance(op, SliceOp) and sliced_axes(op, axes) == found:
                 continue
             node = str(op.get_attr_or_prop("node") or op.name).strip('"')
             reason = f"{op.name} depends on the size, which no axis of its operand tells"

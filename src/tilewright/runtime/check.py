@@ -101,7 +101,7 @@ def compared(
         beyond = ~(same | (difference <= allowed))
         if beyond.any() and not exact:
             spreads = spreads or _spreads(module, weights, inputs, roundoff)
-            beyond &= ~(difference <= spreads[name])
+            beyond &= ~(difference <= spreads[name][tuple(map(slice, want.shape))])
         mismatches += int(beyond.sum())
         worst = float(np.where(same, 0.0, difference).max(initial=0.0))
         absolute = max(absolute, worst)

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from tilewright.runtime.manifest import (
     read_manifest,
     read_own,
 )
+from tilewright.runtime.output_sizes import cut_to_sizes
 from tilewright.runtime.ports import refuse_other_ports
 from tilewright.system.temporary import make_folder, remove_folder
 
@@ -284,9 +285,10 @@ class Executable:
 
             counted = profile or trace is not None
             refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
-        if not self.manifest.empty_outputs:
+        if not (self.manifest.empty_outputs or self.manifest.output_sizes):
             return result.outputs
-        return {**result.outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
+        outputs = cut_to_sizes(self.manifest.output_sizes, result.outputs)
+        return {**outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
 
     @property
     def profile(self) -> Profile:
@@ -339,7 +341,8 @@ class Executable:
 
         inputs = self.named(inputs)
         module, weights = self._read_reference()
-        return interpret(module, weights, dict(inputs), observe)
+        outputs = interpret(module, weights, dict(inputs), observe)
+        return cut_to_sizes(self.manifest.output_sizes, outputs)
 
     def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter: exactly on integer machines.
@@ -385,7 +388,10 @@ class Executable:
         module, weights = self._read_reference()
         empty = {tensor.name for tensor in self.manifest.empty_outputs}
         outputs = {name: array for name, array in outputs.items() if name not in empty}
-        return beside_model(self.model, inputs, outputs, final=module, weights=weights)
+        return beside_model(
+            self.model, inputs, outputs, final=module, weights=weights,
+            cut=partial(cut_to_sizes, self.manifest.output_sizes),
+        )  # fmt: skip
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.

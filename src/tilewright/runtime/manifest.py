@@ -81,6 +81,17 @@ class Tensor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return np.zeros(shape, dtype_named(self.dtype))
 
 
+class OutputSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An axis of an output of which a run fills as many indices as another output says."""
+
+    output: str
+    axis: Annotated[int, Meta(ge=0, lt=64)]
+    size: str
+    """The output of the program, one int64, that is the size."""
+    name: str
+    """The name under which ``--shape`` states the most."""
+
+
 class FreeDim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A dim of the inputs that stays free, and its bounds, both included."""
 
@@ -104,6 +115,10 @@ class OpenModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     plans: tuple[tuple[int, ...], ...] = ()
     """Sizes of the free dims for which the package has plans, ascending; none, or all sizes up to
     the last are covered."""
+    rooms: dict[str, Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]] = field(
+        default_factory=dict[str, int]
+    )
+    """The most of sizes that data decide, by the names of values."""
     exact_memory: bool = False
     ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
     """Calibrated ranges of values, where they choose scales or binary points."""
@@ -220,6 +235,8 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     outputs: tuple[Tensor, ...]
     empty_outputs: tuple[Tensor, ...] = ()
     """The model's outputs without elements: a run gives them, the program does not."""
+    output_sizes: tuple[OutputSize, ...] = ()
+    """The axes of outputs whose sizes a run computes; what the caller sees ends there."""
     kernels: tuple[KernelEntry, ...]
     peak_memory_bytes: int
     """Activations and weights in main memory."""
@@ -242,6 +259,12 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for tensor in self.empty_outputs:
             if tensor.dtype not in ELEMENTS or 0 not in tensor.shape or not tensor.is_closed:
                 raise JsonError(f"{tensor.name}: is not the shape and type of an empty output")
+        shapes = {tensor.name: tensor for tensor in self.outputs}
+        for end in self.output_sizes:
+            size, cut = shapes.get(end.size), shapes.get(end.output)
+            known = size is not None and (size.shape, size.dtype) == ((), "int64")
+            if not known or cut is None or end.axis >= len(cut.shape):
+                raise JsonError(f"{end.output}: {end.size} is not the size of its axis {end.axis}")
         listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
         named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}
         if named != listed or (self.open_model and len(listed) < len(self.open_model.dims)):

@@ -82,6 +82,7 @@ def write_open_package(
                 FreeDim(name=name, low=bounds.low, high=bounds.high)
                 for name, bounds in settled.free.items()
             ),
+            rooms=dict(settled.rooms),
             exact_memory=recipe.exact_memory,
             ranges=None if recipe.ranges is None else _finite(recipe.ranges),
             factors=None if recipe.factors is None else _plain(recipe.factors),

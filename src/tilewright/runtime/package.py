@@ -18,7 +18,14 @@ from tilewright.planning import Plan
 from tilewright.planning.chains.plans import compute_peak, kernels_of
 from tilewright.planning.cost.balance import imbalance
 from tilewright.planning.cost.limits import issue_cycles, most_blocks, move_text
-from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
+from tilewright.runtime.manifest import (
+    PROGRAM,
+    REFERENCE,
+    KernelEntry,
+    Manifest,
+    OutputSize,
+    Tensor,
+)
 from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Target
 from tilewright.tile.counts import program_energy
@@ -41,12 +48,14 @@ def write_package(
     notes: Sequence[str],
     *,
     empty: Sequence[Tensor] = (),
+    sizes: Sequence[OutputSize] = (),
     on_chip_bound: float | None = None,
     loops: Mapping[str, tuple[int, Manifest]] | None = None,
 ) -> None:
     """Make a package of a directory that has the target's program.
 
-    ``empty`` are outputs without elements, which the network does not have; ``on_chip_bound`` is
+    ``empty`` are outputs without elements, which the network does not have; ``sizes`` axes of
+    outputs whose sizes a run computes; ``on_chip_bound`` is
     the network's bound with every intermediate on the chip (network/limits.py). ``loops`` has the
     rounds of loops whose bodies are packages and their manifests, by the symbols of their kernels.
     """
@@ -75,6 +84,7 @@ def write_package(
         host_seconds=sum(compilation.host_seconds.values()) if compilation.machine.host else None,
         notes=tuple(notes),
         empty_outputs=tuple(empty),
+        output_sizes=tuple(sizes),
         runs=target.runs,
     )
     manifest.write(directory)

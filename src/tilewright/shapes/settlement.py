@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.shapes.forms import Bounds, Shapes, Size, Wish, parse_shape, parse_size
+from tilewright.shapes.forms import (
+    LARGEST_SIZE,
+    Bounds,
+    Shapes,
+    Size,
+    Wish,
+    parse_shape,
+    parse_size,
+)
 
 Dims = tuple[int | str, ...]
 """Sizes, and names of free dims."""
@@ -31,6 +39,8 @@ class Signature:
 
     inputs: tuple[TensorDims, ...]
     outputs: tuple[TensorDims, ...] = ()
+    computed: frozenset[str] = frozenset()
+    """Names of the values that nodes compute, whose sizes data may decide."""
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -49,13 +59,16 @@ class Settled:
     """The free dims, in the order in which the inputs name them."""
     names: Mapping[str, int | str] = field(default_factory=dict[str, "int | str"])
     """The model's own names of dims: each with its size, or the name that the dim now has."""
+    rooms: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The largest sizes of computed values whose sizes data decide, by the values' names."""
 
-    def bind(self, sizes: Mapping[str, int]) -> dict[str, Dims]:
-        """The inputs' shapes once free dims have sizes."""
-        return {
+    def bind(self, sizes: Mapping[str, int]) -> dict[str, Dims | int]:
+        """The inputs' shapes once free dims have sizes, and the rooms of computed values."""
+        inputs: dict[str, Dims | int] = {
             name: tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             for name, dims in self.inputs.items()
         }
+        return inputs | dict(self.rooms)
 
     def leading(self) -> set[str]:
         """Free dims that are only ever an input's first: the batch, as a rule."""
@@ -169,13 +182,17 @@ class _Settling:
 
 
 def settle(
-    inputs: Sequence[TensorDims], shapes: Shapes | None, problems: list[Problem] | None = None
+    inputs: Sequence[TensorDims],
+    shapes: Shapes | None,
+    problems: list[Problem] | None = None,
+    computed: Collection[str] = (),
 ) -> Settled:
     """Settle the inputs' shapes by what the caller asks for.
 
-    A key of ``shapes`` is an input's name, or else the name of a free dim. A size given for a dim
-    holds wherever the model uses its name; a new name for it, too; and dims given one name have one
-    size. Raises TilewrightError with every problem (``shape-form``, ``shape-bounds``,
+    A key of ``shapes`` is an input's name, or else the name of a free dim, or of a ``computed``
+    value, of which an axis has a size that data decide: its bound is the axis's room. A size given
+    for a dim holds wherever the model uses its name; a new name for it, too; and dims given one
+    name have one size. Raises TilewrightError with every problem (``shape-form``, ``shape-bounds``,
     ``shape-rank``, ``shape-fixed``, ``shape-conflict``, ``shape-unknown``), or adds them to
     ``problems`` if that is given.
     """
@@ -192,14 +209,21 @@ def settle(
                 later.append((key, Wish()))  # A shape, of what is no input.
         except TilewrightError as error:
             refusals.extend(error.problems)
+    rooms: dict[str, int] = {}
     for key, wish in later:
         dims = [dim for dim, known in work.known.items() if key in (dim, known.name)]
+        if not dims and {key, key.rpartition(".")[0]} & {*computed}:
+            rooms[key] = room = wish.size or (wish.bounds.high if wish.bounds else 0)
+            if not 1 <= room < LARGEST_SIZE:
+                reason = "a size that data decide takes the most that it may be"
+                work.refuse("shape-form", reason, f"value {key!r}", f"{key}=..100, say")
+            continue
         if not dims or wish == Wish():
             known = "is no input" if dims else "is no input and no free dim"
             work.refuse("shape-unknown", f"{key[:200]!r} {known}", "shapes", _help(work))
         for dim in dims:
             work.take(dim, wish, f"dim {key!r}")
-    settled = work.result()
+    settled = replace(work.result(), rooms=rooms)
     if problems is not None:
         problems.extend(refusals)
     elif refusals:

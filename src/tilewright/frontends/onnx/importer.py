@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,16 +17,20 @@ from tilewright.frontends.limits import shown
 from tilewright.frontends.loops import LEAST_ROUNDS
 from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
+from tilewright.frontends.onnx.decided import Decided
 from tilewright.frontends.onnx.interface import Constants, given_arrays, inputs_of, outputs_of
 from tilewright.frontends.onnx.lowering import dtype_of
 from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
+from tilewright.graph.dialect import network_of
+from tilewright.graph.free_axes import Differing, same_but_for
 from tilewright.graph.names import identifier
 from tilewright.graph.operations.loops import MOST_ROUNDS
 from tilewright.graph.passes.unroll_loops import UnrollLoops
-from tilewright.ir import Context, PythonValue, SSAValue, to_attribute
+from tilewright.graph.run_sizes import OutputEnd, follow_sizes
+from tilewright.ir import Context, ModuleOp, PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes.forms import Shapes
 
@@ -49,7 +55,28 @@ def import_onnx(
     every reason for which the model is refused.
     """
     read = source if isinstance(source, Source) else read_model(source)
-    return _Importer(read, shapes, constants, stored or {}, loops).run()
+    importer = _Importer(read, shapes, constants, stored or {}, loops)
+    module, ends = importer.module(), ()
+    if importer.decided.rooms:
+        importer, module, ends = _with_sizes(importer.decided.rooms, importer.again)
+    return replace(importer.imported(module), ends=ends)
+
+
+def _with_sizes(
+    rooms: Mapping[str, int], importer_of: Callable[[str], _Importer]
+) -> tuple[_Importer, ModuleOp, tuple[OutputEnd, ...]]:
+    """The network of a model of which data decide sizes, once these are followed: beside the
+    networks in which one has a smaller room each."""
+    importer = importer_of("")
+    module = importer.module()
+    network, weights = network_of(module), importer.network.weights
+    others: dict[str, Differing] = {}
+    for name, room in rooms.items():
+        smaller = importer_of(name)
+        other = network_of(smaller.module()), smaller.network.weights
+        others[name] = same_but_for((network, weights), other, {(room, room - 1)})
+    decided = importer.decided
+    return importer, module, follow_sizes(network, weights, decided.sizes, decided.ends, others)
 
 
 class _Importer:
@@ -62,7 +89,10 @@ class _Importer:
         constants: Constants | None,
         stored: Mapping[str, Array],
         loops: bool,
+        smaller: str | None = None,
     ) -> None:
+        self.again = partial(_Importer, source, shapes, constants, stored, loops)
+        """Import once more, with less room for the size of a name, without shared constants."""
         self.source = source
         self.graph = source.model.graph
         self.versions = check_model(source)
@@ -73,7 +103,8 @@ class _Importer:
         tensors = self._initializers()
         arrays = {**stored, **given_arrays(self.graph, constants)}
         stored_names = set(tensors) | set(arrays)
-        inputs = inputs_of(self.graph, stored_names, shapes, self.problems, self.notes)
+        inputs, rooms = inputs_of(self.graph, stored_names, shapes, self.problems, self.notes)
+        self.decided = Decided(rooms, smaller or "")
         self.outputs = outputs_of(self.graph, self.problems)
         kinds = {name: kind for name, kind in inputs.items() if kind is not None}
         for name in [name for name, kind in kinds.items() if 0 in kind.get_shape()]:
@@ -81,6 +112,7 @@ class _Importer:
             arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
         self.network = NewNetwork(self.name, list(kinds.items()), self.outputs)
+        self.network.decided, self.network.shares = self.decided, smaller is None
         self.least = LEAST_ROUNDS if loops else MOST_ROUNDS + 1
         """Loops of fewer rounds than this are written out."""
         values: dict[str, Item | Unknown] = dict.fromkeys(inputs, UNKNOWN)
@@ -94,8 +126,8 @@ class _Importer:
             self.problems,
         )
 
-    def run(self) -> Imported:
-        """The model as a network; raises TilewrightError."""
+    def module(self) -> ModuleOp:
+        """The model as a network with all of its loops; raises TilewrightError."""
         self.body.run(self._ordered(), self.scope, self.outputs)
         results = [self._output(name) for name in self.outputs]
         if len(self.empty) == len(self.outputs) > 0 and not self.problems:
@@ -108,7 +140,11 @@ class _Importer:
         empty = {output.name for output in self.empty}
         names: list[PythonValue] = [name for name in self.outputs if name not in empty]
         self.network.operator.properties["output_names"] = to_attribute(names)
-        module = self.network.finish(values)
+        self.decided.check()
+        return self.network.finish(values)
+
+    def imported(self, module: ModuleOp) -> Imported:
+        """A module of the model, once loops of few rounds are written out, and what is beside."""
         UnrollLoops(self.least).apply(Context(), module)
         digest, notes = self.source.digest, tuple(self.notes)
         named = (ModelNode(n.name, n.operator, n.outputs) for n in self.nodes)

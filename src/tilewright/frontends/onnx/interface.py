@@ -36,7 +36,13 @@ def signature_of(graph: GraphProto, constants: Collection[str] = ()) -> Signatur
     return Signature(
         tuple(_stated(value) for value in graph.input if value.name not in stored),
         tuple(_stated(value) for value in graph.output),
+        computed_names(graph),
     )
+
+
+def computed_names(graph: GraphProto) -> frozenset[str]:
+    """Names of the values that a graph's nodes compute."""
+    return frozenset(name for node in graph.node for name in node.output if name)
 
 
 def _stated(value: ValueInfoProto) -> TensorDims:
@@ -64,8 +70,9 @@ def inputs_of(
     shapes: Shapes | None,
     problems: list[Problem],
     notes: list[str],
-) -> dict[str, Type | None]:
-    """Types of the inputs, in the model's order, without those that ``constants`` names.
+) -> tuple[dict[str, Type | None], Mapping[str, int]]:
+    """Types of the inputs, in the model's order, without those that ``constants`` names; and the
+    rooms that ``shapes`` gives sizes that data decide.
 
     A free dim that is only ever first becomes 1, or the least that its bounds allow, which is
     added to ``notes``; other free dims need ``shapes``. What is refused is added to ``problems``,
@@ -77,7 +84,7 @@ def inputs_of(
         problems.append(
             Problem("onnx-duplicate-name", "it is declared twice", f"input {shown(name)}")
         )
-    settled = settle([_stated(value) for value in proper], shapes, problems)
+    settled = settle([_stated(value) for value in proper], shapes, problems, computed_names(graph))
     leading = settled.leading()
     inputs: dict[str, Type | None] = {}
     for value in proper:
@@ -89,7 +96,7 @@ def inputs_of(
         except TilewrightError as error:
             problems.extend(error.problems)
             inputs[value.name] = None
-    return inputs
+    return inputs, settled.rooms
 
 
 def _shape(

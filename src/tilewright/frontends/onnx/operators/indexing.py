@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.frontends.moves import element_at, elements_along, flat_places, number
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.movement import gather_constant
+from tilewright.frontends.onnx.operators.run_sizes import compress_of_run, top_of_run
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -153,6 +154,8 @@ def top_k(at: Lowering) -> Sequence[Value]:
     """The k largest or smallest elements along an axis and where they lie, in order."""
     shape = at.shape(0)
     axis = at.axis(at.integer("axis", -1), len(shape))
+    if at.version >= 10 and at.constant(1) is None:
+        return top_of_run(at, axis)
     counts = (at.integer("k"),) if at.version < 10 else at.integers_at(1, "k")
     if counts is None or len(counts) != 1 or not 1 <= counts[0] <= shape[axis]:
         raise at.refuse("k is not a number from 1 to the extent of the axis")
@@ -200,12 +203,10 @@ def reverse_sequence(at: Lowering) -> Value:
 
 
 def compress(at: Lowering) -> Value:
-    """The parts along an axis where a constant condition is true."""
+    """The parts along an axis where a condition is true."""
     condition = at.constant(1)
     if condition is None:
-        raise at.misfit(
-            "its condition is computed at run time, and with it the shape of its result"
-        )
+        return compress_of_run(at)
     x, sizes = at.tensor(0), at.shape(0)
     if "axis" not in at.attributes:
         x, axis, sizes = at.reshape(x, (math.prod(sizes),)), 0, (math.prod(sizes),)

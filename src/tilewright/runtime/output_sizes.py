@@ -1,0 +1,33 @@
+"""Outputs whose sizes a run computes: they end where an output of the program says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.errors import refuse
+
+if TYPE_CHECKING:
+    from tilewright.ir.types import Array
+    from tilewright.runtime.manifest import OutputSize
+
+
+def cut_to_sizes(sizes: Sequence[OutputSize], outputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The outputs that a caller sees: ended, and without those that say where.
+
+    Raises TilewrightError (``output-room``) where a run has more than there is room for.
+    """
+    cut = dict(outputs)
+    for end in sizes:
+        array, size = cut[end.output], int(outputs[end.size])
+        if size > array.shape[end.axis]:
+            raise refuse(
+                "output-room",
+                f"its axis {end.axis} has {size} indices in this run, and room for "
+                f"{array.shape[end.axis]}",
+                f"output {end.output!r}",
+                f"compile with more: --shape {end.name}=..{size}",
+            )
+        cut[end.output] = array[(slice(None),) * end.axis + (slice(0, max(0, size)),)]
+    hidden = {end.size for end in sizes}
+    return {name: array for name, array in cut.items() if name not in hidden}
