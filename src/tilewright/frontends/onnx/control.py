@@ -15,6 +15,7 @@ from tilewright.errors import TilewrightError
 from tilewright.frontends.limits import MAX_ROUNDS
 from tilewright.frontends.loops import LEAST_ROUNDS, BodyBuilder, Scanned
 from tilewright.frontends.moves import element_at
+from tilewright.frontends.onnx.decided import ended, room
 from tilewright.frontends.onnx.folding import shape_of_type
 from tilewright.frontends.onnx.lowering import (
     Lowering,
@@ -98,25 +99,28 @@ def if_(call: Call) -> Sequence[Item] | None:
     if branches[0] is None or branches[1] is None:
         return None
     condition = at.reshape(condition, ())
-    return [_chosen(at, condition, first, second) for first, second in zip(*branches, strict=False)]
+    return [
+        _chosen(at, condition, first, second, number)
+        for number, (first, second) in enumerate(zip(*branches, strict=False))
+    ]
 
 
 CHOOSE = "make the condition of the If a constant: --constant, where an input decides it"
 """The help for a branch that these inputs cannot take."""
 
 
-def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Item:
+def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item, number: int) -> Item:
     """The result of the branch that is taken; of sequences of one length, tensor by tensor."""
     if isinstance(first, ValueList | Absent) or isinstance(second, ValueList | Absent):
         lists = [item.items for item in (first, second) if isinstance(item, ValueList)]
         if len(lists) < 2 or len(lists[0]) != len(lists[1]):
             raise at.misfit("its branches give sequences of different lengths")
-        chosen = [_chosen(at, condition, a, b) for a, b in zip(*lists, strict=True)]
+        chosen = [_chosen(at, condition, a, b, number) for a, b in zip(*lists, strict=True)]
         return ValueList(tuple(tensor_of(at, item) for item in chosen))
     if isinstance(first, Constant) and isinstance(second, Constant) and _equal(first, second):
         return first
     shapes = [list(shape_of_value(value)) for value in (first, second)]
-    if shapes[0] != shapes[1]:
+    if len(shapes[0]) != len(shapes[1]) or 0 in (*shapes[0], *shapes[1]):
         raise at.refuse(
             f"its branches give the shapes {shapes[0]} and {shapes[1]}",
             code="onnx-shape",
@@ -125,7 +129,29 @@ def _chosen(at: Lowering, condition: SSAValue, first: Item, second: Item) -> Ite
     kinds = [dtype_of_value(value) for value in (first, second)]
     if kinds[0] != kinds[1]:
         raise at.refuse(f"its branches give {kinds[0]} and {kinds[1]}", code="onnx-dtype")
-    return at.emit("select", condition, at.stored(first), at.stored(second))
+    return _of_two_sizes(at, condition, at.stored(first), at.stored(second), number)
+
+
+def _of_two_sizes(
+    at: Lowering, condition: SSAValue, first: SSAValue, second: SSAValue, number: int
+) -> SSAValue:
+    """A choice of values, of the sizes of the one that is taken: axes have room for the longer."""
+    found: dict[int, tuple[str, SSAValue]] = {}
+    for axis, (a, b) in enumerate(zip(shape_of(first), shape_of(second), strict=True)):
+        if a == b:
+            continue
+        name, extent = room(at, axis, most=max(a, b), result=number)
+        wide = [np.minimum(np.arange(extent), have - 1) for have in (a, b)]
+        first, second = (
+            at.emit("gather", value, at.weight(places, f"{at.node.name}.wide"), axis=axis)
+            for value, places in zip((first, second), wide, strict=True)
+        )
+        ends = [at.weight(np.array(have), f"{at.node.name}.size") for have in (a, b)]
+        found[axis] = name, at.emit("select", condition, *ends)
+    chosen = at.emit("select", condition, first, second)
+    for axis, (name, size) in found.items():
+        ended(at, chosen, axis, name, size)
+    return chosen
 
 
 def _equal(first: Constant, second: Constant) -> bool:

@@ -40,7 +40,7 @@ class Decided:
     def check(self) -> None:
         """Refuse (``shape-unknown``) rooms for what has no size that data decide."""
         for name in self.given:
-            if name not in self.rooms:
+            if name not in {each for room in self.rooms for each in (room, _value_of(room))}:
                 known = f"data decide sizes of {', '.join(map(shown, self.rooms))}"
                 raise refuse(
                     "shape-unknown", "its size is not decided by data", f"value {shown(name)}",
@@ -48,14 +48,21 @@ class Decided:
                 )  # fmt: skip
 
 
-def room(at: Lowering, axis: int | None = None, *, most: int | None) -> tuple[str, int]:
+def _value_of(name: str) -> str:
+    """The value of a size's name, ``NAME.AXIS``."""
+    return name.rpartition(".")[0]
+
+
+def room(
+    at: Lowering, axis: int | None = None, *, most: int | None, result: int = 0
+) -> tuple[str, int]:
     """The name and the room of a size that data decide: the caller's, or ``most``.
 
-    It is called as the node's first result is, with the ``axis`` behind it where there may be
+    It is called as the node's ``result`` is, with the ``axis`` behind it where there may be
     several. Refuses where neither says it, and in bodies of loops.
     """
     decided = at.network.decided
-    value = next(filter(None, at.node.outputs))
+    value = next(filter(None, at.node.outputs[result:]))
     name = value if axis is None else f"{value}.{axis}"
     if not isinstance(decided, Decided):
         raise at.refuse("data decide the size of its result within a loop", code="onnx-shape")
@@ -70,12 +77,11 @@ def room(at: Lowering, axis: int | None = None, *, most: int | None) -> tuple[st
         )
     if given is not None and most is not None:
         extent = min(given, most)
-    key = name if given is None or name in decided.given else value
     extent = max(extent, LEAST_ROOM)
-    while any(other != key and abs(extent - n) < 2 for other, n in decided.rooms.items()):
+    while any(other != name and abs(extent - n) < 2 for other, n in decided.rooms.items()):
         extent += 1  # What has a size is told by its extent.
-    decided.rooms[key] = extent
-    return key, extent - (key == decided.smaller)
+    decided.rooms[name] = extent
+    return name, extent - (name == decided.smaller)
 
 
 def ended(at: Lowering, value: SSAValue, axis: int, name: str, size: SSAValue) -> SSAValue:

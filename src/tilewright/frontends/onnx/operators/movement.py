@@ -10,6 +10,13 @@ import numpy as np
 
 from tilewright.frontends.moves import broadcast, cut, padded, stretch
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.run_moves import (
+    expand_of_run,
+    pad_of_run,
+    reshape_of_run,
+    slice_to_size,
+    tile_of_run,
+)
 from tilewright.frontends.onnx.operators.run_parts import slice_of_run
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
@@ -40,6 +47,8 @@ def size(at: Lowering) -> Value:
 
 def reshape(at: Lowering) -> Value:
     """Another shape of the same elements: 0 keeps an axis (unless allowzero), -1 is worked out."""
+    if at.version >= 5 and at.constant(1) is None:
+        return reshape_of_run(at)
     sizes = at.integers_at(1, "sizes")
     if sizes is None:
         raise at.refuse("its shape is missing")
@@ -138,6 +147,8 @@ def slice_(at: Lowering) -> Value:
     if computed is not None:
         return computed
     sizes = at.shape(0)
+    if at.version >= 10 and (at.constant(1) is None or at.constant(2) is None):
+        return slice_to_size(at)
     if at.version < 10:
         starts, ends, axes = (at.integers(name) for name in ("starts", "ends", "axes"))
         steps = None
@@ -212,6 +223,8 @@ def gather_constant(at: Lowering, axis: int) -> SSAValue | None:
 
 def expand(at: Lowering) -> Value:
     """Broadcasting to a shape."""
+    if at.constant(1) is None:
+        return expand_of_run(at)
     target = at.integers_at(1, "sizes")
     if target is None:
         raise at.refuse("its shape is missing")
@@ -225,6 +238,8 @@ def expand(at: Lowering) -> Value:
 
 def tile(at: Lowering) -> Value:
     """The tensor repeated along its axes."""
+    if at.constant(1) is None:
+        return tile_of_run(at)
     repeats, shape = at.integers_at(1, "repeats"), at.shape(0)
     if repeats is None or len(repeats) != len(shape) or any(count < 1 for count in repeats):
         raise at.refuse(f"repeats do not give one positive number for each axis of {list(shape)}")
@@ -279,6 +294,8 @@ def pad(at: Lowering) -> Value:
     if at.version < 11:
         pads, value, axes = at.integers("pads"), at.number("value"), None
     else:
+        if at.constant(1) is None:
+            return pad_of_run(at)
         pads, value = at.integers_at(1, "pads"), at.scalar_at(2, "constant value") or 0.0
         axes = at.integers_at(3, "axes")
     places = range(rank) if axes is None else [at.axis(axis, rank) for axis in axes]

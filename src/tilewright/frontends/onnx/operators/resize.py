@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.frontends.limits import too_large
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.run_moves import resize_of_run
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
@@ -18,6 +19,9 @@ def resize(at: Lowering) -> Value:
     rank = len(shape)
     axes = [at.axis(axis, rank) for axis in at.integers("axes") or range(rank)]
     offset = 0 if at.version < 11 else 1
+    for index in (2, 3):
+        if at.version >= 11 and at.has(index) and at.constant(index) is None:
+            return resize_of_run(at, axes, scales=index == 2)
     scales = _numbers(at, 1 + offset, "scales")
     sizes = at.integers_at(2 + offset, "sizes") if at.version >= 11 else None
     mode = at.text("mode", "nearest")

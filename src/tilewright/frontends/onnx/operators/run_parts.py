@@ -46,7 +46,7 @@ def slice_of_run(at: Lowering) -> SSAValue | None:
         elif start[0] == end[0]:
             count = len(range(0, end[1] - start[1], step))
             ramp = at.weight(np.arange(count) * step, f"{at.node.name}.ramp")
-            places = at.emit("add", _element(at, number), ramp)
+            places = at.emit("add", number_at(at, at.tensor(1), number), ramp)
         else:
             return None
         if not 1 <= count <= sizes[axis]:
@@ -55,12 +55,15 @@ def slice_of_run(at: Lowering) -> SSAValue | None:
     return value
 
 
-def _element(at: Lowering, number: int) -> SSAValue:
-    """One of the starts, [1]."""
-    starts = at.reshape(at.cast(at.tensor(1), np.int64), (math.prod(at.shape(1)),))
-    if shape_of(starts) == (1,):
-        return starts
-    return stretch(at, starts, 0, number, number + 1)
+def number_at(at: Lowering, value: SSAValue, number: int) -> SSAValue:
+    """One of a list of integers, [1], as int64."""
+    numbers = at.reshape(at.cast(value, np.int64), (math.prod(shape_of(value)),))
+    return stretch(at, numbers, 0, number, number + 1)
+
+
+def numbers_at(at: Lowering, value: SSAValue) -> list[Term] | None:
+    """The elements of a short list of integers; None for any other tensor."""
+    return _terms(at, value, _DEPTH)
 
 
 def _terms(at: Lowering, value: SSAValue, depth: int) -> list[Term] | None:
