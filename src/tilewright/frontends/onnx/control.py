@@ -25,6 +25,7 @@ from tilewright.frontends.onnx.lowering import (
     shape_of_value,
 )
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
+from tilewright.frontends.onnx.run_loops import loop_of_run
 from tilewright.frontends.onnx.sequences import Absent, Item, Items, ValueList, tensor_of
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
@@ -161,10 +162,10 @@ def _equal(first: Constant, second: Constant) -> bool:
 
 
 def loop(call: Call) -> Sequence[Item] | None:
-    """Rounds one after another, as many as the constants say."""
+    """Rounds one after another, as many as the constants say, or as a run computes."""
     graph, (limit, *others) = call.graph("body"), call.operands
     if limit is not None and (not isinstance(limit, Constant) or limit.array.size != 1):
-        raise call.refuse("its number of rounds is computed at run time")
+        return loop_of_run(call)
     rounds = None if limit is None else int(limit.array.reshape(-1)[0])
     state = [value for value in others[1:] if value is not None]
     going = others[0] if others else None
@@ -175,6 +176,8 @@ def loop(call: Call) -> Sequence[Item] | None:
             return kept
     scanned: list[list[Item]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
     index = 0
+    if isinstance(going, SSAValue):
+        return loop_of_run(call)
     while (rounds is None or index < rounds) and call.flag(going, "condition"):
         if index == MAX_ROUNDS:
             raise call.refuse(f"it goes over {MAX_ROUNDS} rounds")
@@ -183,6 +186,8 @@ def loop(call: Call) -> Sequence[Item] | None:
         results = call.subgraph(graph, [number, flag, *state])
         if results is None:
             return None
+        if isinstance(results[0], SSAValue):
+            return loop_of_run(call)
         going, *state = results[: 1 + len(state)]
         for rows, value in zip(scanned, results[1 + len(state) :], strict=True):
             rows.append(value)

@@ -77,6 +77,8 @@ def room(
         )
     if given is not None and most is not None:
         extent = min(given, most)
+    if name in decided.rooms:  # In another round, or another call of a function.
+        name += f"@{sum(other.partition('@')[0] == name for other in decided.rooms)}"
     extent = max(extent, LEAST_ROOM)
     while any(other != name and abs(extent - n) < 2 for other, n in decided.rooms.items()):
         extent += 1  # What has a size is told by its extent.
