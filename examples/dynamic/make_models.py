@@ -1,10 +1,11 @@
-"""Three small models whose dims are free, and whose shape arithmetic depends on them.
+"""Small models whose dims are free, or whose sizes data decide.
 
     python examples/dynamic/make_models.py
 
 writes, beside this file, ``encoder.onnx`` (a causal attention block over tokens [batch, sequence],
-and a mean over the sequence), ``words.onnx`` (the block alone), and ``pixels.onnx`` (a network that
-labels the pixels of images [batch, 3, height, width]).
+and a mean over the sequence), ``words.onnx`` (the block alone), ``pixels.onnx`` (a network that
+labels the pixels of images [batch, 3, height, width]), and ``detector.onnx`` (boxes of an image, as
+many as non-maximum suppression leaves).
 """
 
 from pathlib import Path
@@ -161,10 +162,53 @@ def pixels():
     )
 
 
+def detector():
+    """An image to boxes: as many as non-maximum suppression leaves."""
+    random = np.random.default_rng(2)
+
+    def weight(*shape):
+        return (random.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    constants = {
+        "w1": weight(8, 3, 3, 3),
+        "w2": weight(4, 8, 3, 3),
+        "w3": weight(2, 8, 3, 3),
+        "four_rows": np.array([1, 4, 16], np.int64),
+        "two_rows": np.array([1, 2, 16], np.int64),
+        "rows": np.array([16, 4], np.int64),
+        "most": np.array([5], np.int64),
+        "overlap": np.array([0.5], np.float32),
+        "least": np.array([0.3], np.float32),
+        "place": np.array(2, np.int64),
+    }
+    nodes = [
+        node("Conv", "image w1", "c1", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Relu", "c1", "r1"),
+        node("Conv", "r1 w2", "c2", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Reshape", "c2 four_rows", "sides"),
+        node("Transpose", "sides", "all_boxes", perm=[0, 2, 1]),
+        node("Conv", "r1 w3", "c3", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Sigmoid", "c3", "s3"),
+        node("Reshape", "s3 two_rows", "scores"),
+        node("NonMaxSuppression", "all_boxes scores most overlap least", "chosen"),
+        node("Gather", "chosen place", "places", axis=1),
+        node("Reshape", "all_boxes rows", "list"),
+        node("Gather", "list places", "boxes"),
+    ]
+    return model(
+        "detector",
+        nodes,
+        [("image", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [("chosen", TensorProto.INT64, ["found", 3]), ("boxes", TensorProto.FLOAT, ["found", 4])],
+        constants,
+    )
+
+
 def main():
     folder = Path(__file__).parent
     onnx.save(encoder(), folder / "encoder.onnx")
     onnx.save(encoder("words", sentence=False), folder / "words.onnx")
+    onnx.save(detector(), folder / "detector.onnx")
     onnx.save(pixels(), folder / "pixels.onnx")
 
 

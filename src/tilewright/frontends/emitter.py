@@ -125,7 +125,7 @@ class NetworkBuilder:
         self.shares = True
         """True if equal constants are one value of the network."""
         self.decided: object = None
-        """What a front-end keeps of sizes that data decide; None where none may be."""
+        """The sizes that data decide, as the front-end keeps them; None where none may be."""
 
     def emit(
         self,

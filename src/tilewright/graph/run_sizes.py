@@ -216,9 +216,9 @@ class _Following:
     def masked(self, op: Operation, number: int, axis: int, size: str, neutral: float) -> None:
         """Let an operand be ``neutral`` after the end of an axis."""
         value = op.inputs[number]
-        held = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
+        filler = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
         kept = self.within(shape_of(value), axis, size)
-        masked = self.emit("select", kept, value, held)
+        masked = self.emit("select", kept, value, filler)
         self.ends[masked] = dict(self.ends.get(value, {}))
         op.operands[number] = masked
 
@@ -310,4 +310,5 @@ _MASKS: Mapping[str, Mask] = {
     "gather": _gather,
     "scatter": _scatter,
 }
-"""What each operation that folds indices of an axis takes in place of those after its end."""
+"""The mask of each operation that folds indices of an axis: what it takes in place of those after
+the end."""

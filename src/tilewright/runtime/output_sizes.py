@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
+    from tilewright.graph.run_sizes import OutputEnd
     from tilewright.ir.types import Array
     from tilewright.runtime.manifest import OutputSize
 
 
-def cut_to_sizes(sizes: Sequence[OutputSize], outputs: Mapping[str, Array]) -> dict[str, Array]:
+def cut_to_sizes(
+    sizes: Sequence[OutputEnd | OutputSize], outputs: Mapping[str, Array]
+) -> dict[str, Array]:
     """The outputs that a caller sees: ended, and without those that say where.
 
     Raises TilewrightError (``output-room``) where a run has more than there is room for.
@@ -26,7 +29,7 @@ def cut_to_sizes(sizes: Sequence[OutputSize], outputs: Mapping[str, Array]) -> d
                 f"its axis {end.axis} has {size} indices in this run, and room for "
                 f"{array.shape[end.axis]}",
                 f"output {end.output!r}",
-                f"compile with more: --shape {end.name}=..{size}",
+                f"compile with more: --shape {end.name}=0..{size}",
             )
         cut[end.output] = array[(slice(None),) * end.axis + (slice(0, max(0, size)),)]
     hidden = {end.size for end in sizes}

@@ -90,7 +90,7 @@ def parse_size(value: object, where: str = "") -> Wish:
         name, bounds = "", text
     elif not separator:
         name, bounds = text, ""
-    match = re.fullmatch(r"(\d{1,10}(?=\.\.)|(?=\.\.\d))\.\.(\d{1,10})?", bounds)
+    match = re.fullmatch(r"(\d{1,10})\.\.(\d{1,10})?", bounds)
     wrong_bounds = bool(bounds or separator) and match is None
     wrong_name = (
         bool(re.match(r"[-+.]*\d", name))
@@ -106,7 +106,7 @@ def parse_size(value: object, where: str = "") -> Wish:
         )
     if not text:
         raise refuse("shape-form", "a dim is missing", where, "separate dims by commas or by x")
-    limits = Bounds(int(match[1] or 0), int(match[2] or LARGEST_SIZE)) if match else None
+    limits = Bounds(int(match[1]), int(match[2] or LARGEST_SIZE)) if match else None
     return Wish(name=name or None, bounds=limits)
 
 

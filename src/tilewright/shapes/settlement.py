@@ -212,11 +212,11 @@ def settle(
     rooms: dict[str, int] = {}
     for key, wish in later:
         dims = [dim for dim, known in work.known.items() if key in (dim, known.name)]
-        if not dims and {key, key.rpartition(".")[0]} & {*computed}:
+        if not dims and wish != Wish() and {key, key.rpartition(".")[0]} & {*computed}:
             rooms[key] = room = wish.size or (wish.bounds.high if wish.bounds else 0)
             if not 1 <= room < LARGEST_SIZE:
                 reason = "a size that data decide takes the most that it may be"
-                work.refuse("shape-form", reason, f"value {key!r}", f"{key}=..100, say")
+                work.refuse("shape-form", reason, f"value {key!r}", f"{key}=0..100, say")
             continue
         if not dims or wish == Wish():
             known = "is no input" if dims else "is no input and no free dim"

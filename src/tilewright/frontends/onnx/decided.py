@@ -58,7 +58,7 @@ def room(
 ) -> tuple[str, int]:
     """The name and the room of a size that data decide: the caller's, or ``most``.
 
-    It is called as the node's ``result`` is, with the ``axis`` behind it where there may be
+    It is called as the node's ``result`` is, with the ``axis`` after it where there may be
     several. Refuses where neither says it, and in bodies of loops.
     """
     decided = at.network.decided
@@ -72,7 +72,7 @@ def room(
         raise at.refuse(
             "data decide the size of its result, and nothing says how large it may be",
             code="onnx-shape",
-            help=f"state the most: --shape {name}=..100; or, where an input decides it, give the "
+            help=f"state the most: --shape {name}=0..100; or, where an input decides it, give the "
             "input its value: --constant",
         )
     if given is not None and most is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.emitter import NewNetwork
 from tilewright.frontends.imported import EmptyOutput, Imported, ModelNode
 from tilewright.frontends.limits import shown
@@ -74,7 +74,17 @@ def _with_sizes(
     for name, room in rooms.items():
         smaller = importer_of(name)
         other = network_of(smaller.module()), smaller.network.weights
-        others[name] = same_but_for((network, weights), other, {(room, room - 1)})
+        try:
+            others[name] = same_but_for((network, weights), other, {(room, room - 1)})
+        except TilewrightError as error:
+            problem = error.problems[0]
+            raise refuse(
+                "onnx-shape",
+                f"data decide the size {shown(name)}, and what follows from it is not computed "
+                f"at run time: {problem.reason}",
+                f"node {problem.where}",
+                "where an input decides the size, give the input its value: --constant",
+            ) from error
     decided = importer.decided
     return importer, module, follow_sizes(network, weights, decided.sizes, decided.ends, others)
 

@@ -60,7 +60,7 @@ def loop_of_run(call: Call) -> Sequence[Item] | None:
 
 
 Kept = tuple[list[SSAValue], list[SSAValue]]
-"""What is carried after the last round, and what the rounds collect."""
+"""Values carried after the last round, and those that the rounds collect."""
 
 
 @dataclass(frozen=True)
