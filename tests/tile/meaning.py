@@ -265,6 +265,39 @@ def _arg_sort(tile: Tile) -> Array:
     return np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)
 
 
+def _suppressed(tile: Tile) -> Array:
+    """Boxes of each class in order of their scores, unless one before shares too large a part."""
+    boxes, scores, threshold = tile.arrays
+    one, other = boxes[..., :2], boxes[..., 2:]
+    if tile.parameters.get("center"):
+        one, other = one - other / 2, one + other / 2
+    low, high = np.minimum(one, other), np.maximum(one, other)
+    most = int(tile.parameters["most"])
+    chosen = np.full((*scores.shape[:2], most), -1, np.int64)
+    for n, c in np.ndindex(*scores.shape[:2]):
+        found: list[int] = []
+        for place in sorted(range(scores.shape[2]), key=lambda p: (-scores[n, c, p], p)):
+            shared = [
+                np.prod(
+                    np.maximum(
+                        np.minimum(high[n, k], high[n, place])
+                        - np.maximum(low[n, k], low[n, place]),
+                        0,
+                    )
+                )
+                for k in found
+            ]
+            area = [np.prod(high[n, k] - low[n, k]) for k in (*found, place)]
+            apart = all(
+                s <= float(threshold) * (a + area[-1] - s)
+                for s, a in zip(shared, area, strict=False)
+            )
+            if apart and len(found) < most and scores[n, c, place] > -np.inf:
+                found.append(place)
+        chosen[n, c, : len(found)] = found
+    return chosen
+
+
 def _average(tile: Tile, total: Array) -> Array:
     """The sums over the elements of each window that lie in the image or in counted padding."""
     values = tile.parameters
@@ -420,6 +453,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "running_sum": Anchor(_running(np.cumsum), None, _complete),
     "running_product": Anchor(_running(np.cumprod), None, _complete),
     "arg_sort": Anchor(_arg_sort, None, _complete),
+    "non_max_suppression": Anchor(_suppressed, None, _complete),
     "winograd_input": Anchor(_winograd_input, None, _complete),
     "winograd_output": Anchor(_winograd_output, None, _complete),
 }

@@ -287,6 +287,11 @@ def _gather(at: _Following, op: Operation, axes: list[list[int]], size: str) -> 
     op.operands[1] = wrapped
 
 
+def _suppressed(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
+    """Boxes after the end have no score."""
+    at.masked(op, 1, axes[1][0], size, -np.inf)
+
+
 def _scatter(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
     """Updates after the end are for a row that does not exist."""
     if axes[0]:
@@ -309,6 +314,7 @@ _MASKS: Mapping[str, Mask] = {
     "running_product": lambda at, op, axes, size: None,
     "gather": _gather,
     "scatter": _scatter,
+    "non_max_suppression": _suppressed,
 }
 """The mask of each operation that folds indices of an axis: what it takes in place of those after
 the end."""

@@ -56,6 +56,7 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     "concat": (*_ROWS, "parts"),
     "gather": (*_POINTS, "v"),
     "scatter": (*_POINTS, "u"),
+    "non_max_suppression": ("d0", "d1", "r", "m", "s"),
     **dict.fromkeys((*operators("view"), "pad", "interleave"), _POINTS),
     **dict.fromkeys(operators("map"), _POINTS),
 }

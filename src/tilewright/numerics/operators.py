@@ -128,6 +128,7 @@ OPERATORS: dict[str, frozenset[Trait]] = {
     **_are("reduce_sum reduce_product", "fold"),
     **_are("reduce_max reduce_min", "fold", "selecting"),
     **_are("arg_max arg_min arg_sort running_sum running_product scatter lrn softmax"),
+    **_are("non_max_suppression"),
     **_are("piece_conv piece_matmul separable_conv sparse_product", "internal"),
     **_are("winograd_conv winograd_input winograd_output im2col channel_shuffle", "internal"),
     **_are("layer_norm attention attention_weights maximum_gradient lrn_gradient", "internal"),

@@ -77,6 +77,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "gather": (Sample(((64, 16), (8,)), (("axis", 0),), 2, ("float32", "int64")),),
     "quantise_linear": (Sample((IMAGE, (), ()), (), 3, ("float32", "float32", "int8")),),
     "dequantise_linear": (Sample((IMAGE, (), ()), (), 3, ("int8", "float32", "int8")),),
+    "non_max_suppression": (Sample(((1, 16, 4), (1, 2, 16), ()), (("most", 5),), 3),),
     "scatter": (Sample(((64, 16), (8,), (8, 16)), (), 3, ("float32", "int64", "float32")),),
 }
 """Operands and attributes of operations that need some of their own."""

@@ -13,6 +13,7 @@ from tests.graph.operations.spelled import (
     gelu,
     interleave,
     root_mean_square,
+    suppressed,
 )
 
 
@@ -348,6 +349,17 @@ INDEXING = [
             constants={"k": np.array([6], INT64)},
         )
         for descending in (False, True)
+    ),
+    *(
+        Example(
+            "non_max_suppression",
+            ((2, 9, 4), (2, 3, 9), ()),
+            {"most": 4, "center": center},
+            suppressed,
+            positive=(0, 2),
+            scale=0.3,
+        )
+        for center in (False, True)
     ),
 ]
 

@@ -113,3 +113,40 @@ def gelu(example: Described) -> list[onnx.NodeProto]:
         helper.make_node("Mul", ["x0", "c"], ["d"]),
         helper.make_node("Mul", ["d", "half"], ["y"]),
     ]
+
+
+def suppressed(example: Described) -> list[onnx.NodeProto]:
+    """The boxes of each class by a NonMaxSuppression of its own, padded with -1."""
+    batch, classes, _ = example.shapes[1]
+    most, center = example.attributes["most"], int(example.attributes["center"])
+    constants = {
+        "most": np.array([most]), "column": np.array([2]), "flat": np.array([-1]),
+        "zero": np.array([0]), "shape": np.array([batch, classes, most]), "none": np.array(-1),
+        **{f"i{n}": np.array([n]) for n in range(max(batch, classes))},
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
+        for name, array in constants.items()
+    ]
+    rows: list[str] = []
+    for b, c in np.ndindex(batch, classes):
+        own = f"{b}_{c}"
+        names = [f"boxes{own}", f"scores{own}", "most", "x2"]
+        nodes += [
+            helper.make_node("Gather", ["x0", f"i{b}"], [f"boxes{own}"], axis=0),
+            helper.make_node("Gather", ["x1", f"i{b}"], [f"all{own}"], axis=0),
+            helper.make_node("Gather", [f"all{own}", f"i{c}"], [f"scores{own}"], axis=1),
+            helper.make_node("NonMaxSuppression", names, [f"n{own}"], center_point_box=center),
+            helper.make_node("Gather", [f"n{own}", "column"], [f"p{own}"], axis=1),
+            helper.make_node("Reshape", [f"p{own}", "flat"], [f"l{own}"]),
+            helper.make_node("Shape", [f"l{own}"], [f"s{own}"]),
+            helper.make_node("Sub", ["most", f"s{own}"], [f"m{own}"]),
+            helper.make_node("Concat", ["zero", f"m{own}"], [f"a{own}"], axis=0),
+            helper.make_node("Pad", [f"l{own}", f"a{own}", "none"], [f"r{own}"]),
+        ]
+        rows.append(f"r{own}")
+    return [
+        *nodes,
+        helper.make_node("Concat", rows, ["flat_rows"], axis=0),
+        helper.make_node("Reshape", ["flat_rows", "shape"], ["y"]),
+    ]

@@ -86,6 +86,12 @@ def room(
     return name, extent - (name == decided.smaller)
 
 
+def sizes_decided(at: Lowering) -> bool:
+    """Return True if data decide a size of what was imported so far."""
+    decided = at.network.decided
+    return isinstance(decided, Decided) and bool(decided.rooms)
+
+
 def ended(at: Lowering, value: SSAValue, axis: int, name: str, size: SSAValue) -> SSAValue:
     """``value``, of which an axis ends at ``size``, an integer of one element."""
     decided = at.network.decided

@@ -11,6 +11,7 @@ from tilewright.graph.operation import Operation
 from tilewright.graph.operations import (
     attention,
     binary,
+    boxes,
     convolution,
     indexing,
     logic,
@@ -34,7 +35,7 @@ from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
 FAMILIES = (
-    *(attention, binary, convolution, indexing, logic, matrix, normalisation, numbers),
+    *(attention, binary, boxes, convolution, indexing, logic, matrix, normalisation, numbers),
     *(pieces, pointwise, pooling, quantisation, reductions, separable, sparse, views),
     *(windows, winograd),
 )

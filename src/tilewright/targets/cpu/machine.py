@@ -144,6 +144,30 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             # Two lists of indices lie on the stack.
             extents={"axis": (1, 1 << 16)},
         ),
+        # Booleans are sorted in two passes, however many there are.
+        c_function(
+            "partition",
+            "arg_sort",
+            epilogue_any=False,
+            operands={
+                "input": Storage(memory="dram", layout="any", elements=("bool",)),
+                **storage(output="any"),
+            },
+            cycles=f"{points}*axis*8",
+            peak=f"{points}*axis*2/{rate:g}",
+            whole=("axis",),
+        ),
+        c_function(
+            "suppression",
+            "non_max_suppression",
+            epilogue_any=False,
+            operands=storage(input="any", output="any"),
+            cycles="d0*d1*m*20",
+            peak=f"d0*d1*m*4/{rate:g}",
+            whole=("m", "s", "r"),
+            # Lists of candidates, and the boxes that are chosen, lie on the stack.
+            extents={"m": (1, 1 << 16), "r": (1, 1 << 14)},
+        ),
         c_function(
             "pointwise",
             "map",

@@ -23,7 +23,6 @@ from tilewright.frontends.onnx.operators import (
     run_sizes,
     sampling,
     spectrum,
-    suppression,
     training,
 )
 
@@ -113,7 +112,7 @@ RULES: Mapping[str, Rule] = {
     "Min": elementwise.extremum("min"),
     "Mish": elementwise.mish,
     "Mod": elementwise.mod,
-    "NonMaxSuppression": suppression.non_max_suppression,
+    "NonMaxSuppression": run_sizes.non_max_suppression,
     "NonZero": run_sizes.non_zero,
     "Not": elementwise.unary("bit_not"),
     "OneHot": indexing.one_hot,

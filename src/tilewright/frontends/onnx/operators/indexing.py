@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.moves import element_at, elements_along, flat_places, number
+from tilewright.frontends.onnx.decided import first, sizes_decided
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.frontends.onnx.operators.run_sizes import compress_of_run, top_of_run
@@ -163,7 +164,9 @@ def top_k(at: Lowering) -> Sequence[Value]:
     x = at.tensor(0)
     order = at.emit("arg_sort", x, axis=axis, descending=descending)
     places = order
-    if counts[0] < shape[axis]:
+    if sizes_decided(at):
+        places = first(at, order, axis, counts[0])  # There are as many, whatever the size is.
+    elif counts[0] < shape[axis]:
         places = at.emit("slice", order, starts=[0], ends=[counts[0]], axes=(axis,), steps=[1])
     return [elements_along(at, x, places, axis), places]
 

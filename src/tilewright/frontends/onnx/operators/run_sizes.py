@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.frontends.moves import elements_along
 from tilewright.frontends.onnx.decided import ended, first, gathered, ramp, room
 from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import dtype_of
 
@@ -21,7 +22,7 @@ from tilewright.ir.types import dtype_of
 def kept_first(at: Lowering, kept: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Indices of a list of booleans, those of the true ones first and in order, and the number of
     these."""
-    order = at.emit("arg_sort", at.cast(kept, np.int32), axis=0, descending=True)
+    order = at.emit("arg_sort", kept, axis=0, descending=True)
     count = at.emit("reduce_sum", at.cast(kept, np.int64), axes=(0,), keep_dims=False)
     return order, count
 
@@ -75,6 +76,37 @@ def top_of_run(at: Lowering, axis: int) -> Sequence[Value]:
     count = at.apply("min", at.cast(at.tensor(1), np.int64), shape[axis])
     places = ended(at, first(at, order, axis, most), axis, name, count)
     return [elements_along(at, x, places, axis), places]
+
+
+def non_max_suppression(at: Lowering) -> Value:
+    """Batch, class and place of each box that is chosen, [number, 3]: by batch, class and score."""
+    batch, count, _ = at.shape(0)
+    classes = at.shape(1)[1]
+    if at.shape(0) != (batch, count, 4) or at.shape(1) != (batch, classes, count):
+        raise at.misfit(f"boxes {list(at.shape(0))} and scores {list(at.shape(1))} do not fit")
+    rounds = min(int(at.scalar_at(2, "largest number of boxes") or 0), count)
+    if rounds < 1:
+        return Constant(np.zeros((0, 3), np.int64), at.node.outputs[0])
+    name, most = room(at, most=batch * classes * rounds)
+    scores = at.tensor(1)
+    if at.has(4):
+        above = at.emit("less", at.reshape(at.tensor(4), ()), scores)
+        scores = at.emit("select", above, scores, at.made(-np.inf, scores, "none"))
+    threshold = at.reshape(at.tensor(3), ()) if at.has(3) else at.made(0, scores, "threshold")
+    center = bool(at.integer("center_point_box"))
+    chosen = at.emit(
+        "non_max_suppression", at.tensor(0), scores, threshold, most=rounds, center=center
+    )
+    chosen = at.reshape(chosen, (batch * classes * rounds,))
+    kept = at.emit("bit_not", at.apply("less", chosen, 0))
+    order, found = kept_first(at, kept)
+    places = ended(at, first(at, order, 0, most), 0, name, found)
+    columns = [
+        at.apply("div", places, classes * rounds),
+        at.apply("mod", at.apply("div", places, rounds), classes),
+        at.emit("gather", chosen, places, axis=0),
+    ]
+    return at.emit("concat", *(at.reshape(column, (most, 1)) for column in columns), axis=1)
 
 
 def range_of_run(at: Lowering) -> Value:

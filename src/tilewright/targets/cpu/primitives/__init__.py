@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.targets.cpu.primitives import (
     attention,
+    boxes,
     general,
     grouped,
     lanewise,
@@ -42,7 +43,8 @@ _NAMES: Mapping[Emitter, Sequence[str]] = {
     attention.emit: ("attention",),
     layer_norm.emit: ("layer_norm",),
     reduce.emit: ("reduce",),
-    rows.emit: ("row", "sort"),
+    rows.emit: ("row", "sort", "partition"),
+    boxes.emit: ("suppression",),
     pointwise.emit: ("pointwise",),
     general.emit: ("general",),
 }

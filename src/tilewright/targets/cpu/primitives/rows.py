@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.instance import Instance
@@ -50,13 +52,29 @@ def _sort(inner: Writer, instance: Instance, x: Address, count: int) -> None:
     def key(index: str) -> str:
         return f"x[{element_offset(instance, x, {'axis': index} if count > 1 else {})}]"
 
+    result = element_offset(instance, instance.output, {"axis": "i"} if count > 1 else {})
+    if x.element == "bool":
+        _divide(inner, key, count, result, first=bool(instance.anchor.attributes.get("descending")))
+        return
     _ = accumulator(x.element)  # Elements that C compares, that is.
     before = ">" if instance.anchor.attributes.get("descending") else "<"
-    result = element_offset(instance, instance.output, {"axis": "i"} if count > 1 else {})
+    second = f"{key('from[b]')} {before} {key('from[a]')}"
+    if x.element.startswith("float"):
+        above, below = ("b", "a") if before == ">" else ("a", "b")
+        above, below = (f"{key(f'from[{run}]')}" for run in (above, below))
+        second = f"({second} || ({above} != {above} && {below} == {below}))"
     inner.line(f"int32_t places[2][{count}];")
-    inner.line("int now = 0;")
     inner.line(f"for (long i = 0; i < {count}; i++)")
     inner.line("    places[0][i] = (int32_t)i;")
+    write_merges(inner, str(count), second)
+    inner.line(f"for (long i = 0; i < {count}; i++)")
+    inner.line(f"    y[{result}] = places[now][i];")
+
+
+def write_merges(inner: Writer, count: str, second: str) -> None:
+    """Sort ``places[0]`` into ``places[now]``: the next of run b goes before that of run a where
+    ``second`` says so."""
+    inner.line("int now = 0;")
     widths = f"for (long width = 1; width < {count}; width *= 2, now = !now)"
     runs = f"for (long start = 0; start < {count}; start += 2 * width)"
     with inner.block(widths), inner.block(runs):
@@ -65,12 +83,18 @@ def _sort(inner: Writer, instance: Instance, x: Address, count: int) -> None:
         inner.line("const int32_t *from = places[now];")
         inner.line("long a = start, b = middle;")
         with inner.block("for (long i = start; i < end; i++)"):
-            second = f"{key('from[b]')} {before} {key('from[a]')}"
-            if x.element.startswith("float"):
-                above, below = ("b", "a") if before == ">" else ("a", "b")
-                above, below = (f"{key(f'from[{run}]')}" for run in (above, below))
-                second = f"({second} || ({above} != {above} && {below} == {below}))"
             inner.line(f"const int take = a >= middle || (b < end && {second});")
             inner.line("places[!now][i] = take ? from[b++] : from[a++];")
-    inner.line(f"for (long i = 0; i < {count}; i++)")
-    inner.line(f"    y[{result}] = places[now][i];")
+
+
+def _divide(
+    inner: Writer, key: Callable[[str], str], count: int, result: str, *, first: bool
+) -> None:
+    """Booleans are in order once those that are true, or false, come first."""
+    inner.line("long n = 0;")
+    for wanted in ("" if first else "!", "!" if first else ""):
+        each = f"for (long at = 0; at < {count}; at++)"
+        with inner.block(each), inner.block(f"if ({wanted}{key('at')})"):
+            inner.line("const long i = n++;")
+            inner.line("(void)i;")
+            inner.line(f"y[{result}] = at;")
