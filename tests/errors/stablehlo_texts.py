@@ -92,7 +92,7 @@ CASES = {
     "an empty input": (
         main("return %x : tensor<0xf32>", "%x: tensor<0xf32>", "tensor<0xf32>"),
         "stablehlo-shape",
-        "empty",
+        "no elements",
     ),
     "a large tensor": (main(HUGE), "stablehlo-too-large", "99999999999"),
     "a bit cast": (

@@ -80,6 +80,7 @@ CASES = {
         "no bottoms",
     ),
     "no size": (input_of("x", ()) + layer("Softmax"), "caffe-parameter", "rank 0"),
+    "size of 0": (input_of("x", (2, 0)) + layer("ReLU"), "caffe-shape", "1 or more"),
     "negative size": (input_of("x", (2, -3)) + layer("ReLU"), "caffe-shape", "[2, -3]"),
     "input_dim missing": ('input: "x" input_dim: 3 ' + layer("ReLU"), "caffe-shape", "four"),
     "no num_output": (conv("kernel_size: 3"), "caffe-parameter", "num_output 0"),

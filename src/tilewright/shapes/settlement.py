@@ -112,10 +112,14 @@ class _Settling:
             stated = self.dims[name] = tuple(dims)
         if len(wishes) != len(stated):
             self.refuse(
-                "shape-rank", f"{len(wishes)} dims are given for a tensor of rank {len(stated)}",
-                where, f"the model states {_text(stated)}",
+                "shape-rank",
+                f"a shape of {len(wishes)} dims is given for a tensor of rank {len(stated)}", where, f"the model states {_text(stated)}",
             )  # fmt: skip
             return
+        stated = self.dims[name] = tuple(
+            self.opened(f"{name}.{axis}", dim, wish)
+            for axis, (dim, wish) in enumerate(zip(stated, wishes, strict=True))
+        )
         for axis, (dim, wish) in enumerate(zip(stated, wishes, strict=True)):
             if isinstance(dim, str):
                 self.take(dim, wish, where)
@@ -125,6 +129,14 @@ class _Settling:
             elif wish.name is not None or wish.bounds is not None:
                 reason = f"axis {axis} cannot be free: the model fixes it to {dim}"
                 self.refuse("shape-fixed", reason, where, "export the model with this axis dynamic")
+
+    def opened(self, name: str, dim: int | str, wish: Wish) -> int | str:
+        """A dim that may be given a size: one that the model fixes to 0, too, which is how some
+        exporters write a size that they do not know."""
+        if dim != 0 or wish in (Wish(), Wish(size=0)):
+            return dim
+        self.known[name] = _Dim()
+        return name
 
     def take(self, dim: str, wish: Wish, where: str) -> None:
         """Add what the caller asks of one of the model's names."""

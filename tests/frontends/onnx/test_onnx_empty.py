@@ -117,6 +117,24 @@ def test_empty_operands(name: str, target: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(outputs["y"], expected, atol=1e-5 if target == "cpu" else 2e-3)
 
 
+@pytest.mark.parametrize("shapes", [None, {"x": (3, 2), "e": (3, 0)}, {"e": (3, "_")}])
+def test_a_size_of_0_is_one(shapes: Shapes | None) -> None:
+    nodes, stated, _ = CASES["an empty part"]
+    package = tilewright.compile(model(nodes, stated), "cpu", shapes=shapes)
+    x = drawn(3, 2)
+    np.testing.assert_array_equal(package.run({"x": x, "e": drawn(3, 0)})["y"], x)
+
+
+def test_a_size_of_0_may_stand_for_one_that_is_not_known() -> None:
+    proto = model([node("Relu", ["x"], ["y"])], {"x": (3, 0)})
+    with pytest.raises(TilewrightError, match="no elements.*--shape x=3x1") as caught:
+        tilewright.compile(proto, "cpu")
+    assert [problem.code for problem in caught.value.problems] == ["onnx-shape"]
+    x = drawn(3, 4)
+    outputs = tilewright.compile(proto, "cpu", shapes={"x": (3, 4)}).run({"x": x})
+    np.testing.assert_array_equal(outputs["y"], np.maximum(x, 0))
+
+
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_gemm_scales_its_bias(scale: float, tmp_path: Path) -> None:
     """By ONNX's definition; ONNX Runtime leaves the scale out here."""

@@ -65,7 +65,7 @@ def test_sizes_that_are_none_settle_no_symbol():
         ([1, 3], {"y": [1, 3]}, "no input"),
         ([1, 3], {"x": [1, 3, 4]}, "rank 2"),
         ([1, 3], {"x": [1, 4]}, "axis 1"),
-        (["n", 3], {"x": [0, 3]}, "empty"),
+        (["n", 3], {"x": [0, 3]}, "no elements"),
         (["n", 3], {"x": [-1, 3]}, "negative"),
         (["n", 3], {"x": [2.5, 3]}, "positive"),
         (["n", 3], {"x": ["2.5", 3]}, "is no dim"),

@@ -95,7 +95,11 @@ def _shape(layer: Layer, top: str, wanted: Sequence[int] | None, notes: list[str
             help=f"give it: --shape {top}=1x3x224x224, or shapes={{{top!r}: ...}}",
         )
     if not all(_is_size(size) for size in sizes):
-        raise refuse("caffe-shape", f"the shape {list(sizes)} is not one", where=where)
+        sound = "x".join(str(size) if _is_size(size) else "1" for size in sizes)
+        raise refuse(
+            "caffe-shape", f"not all sizes of its shape {list(sizes)} are 1 or more", where,
+            f"give it another: --shape {top}={sound}",
+        )  # fmt: skip
     shape = tuple(int(size) for size in sizes)
     if len(shape) > MAX_RANK or math.prod(shape) > MAX_ELEMENTS:
         raise refuse("caffe-too-large", f"a blob of shape {list(shape)}", where=where)

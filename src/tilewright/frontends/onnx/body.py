@@ -125,8 +125,11 @@ class Body:
         scope: Scope,
         outputs: Sequence[str],
         versions: Mapping[str, int] | None = None,
+        by_onnx: bool = False,
     ) -> list[Item] | None:
-        """The values that ``outputs`` have after nodes within a node; None if one was refused."""
+        """The values that ``outputs`` have after nodes within a node; None if one was refused.
+
+        Nodes ``by_onnx`` are its definition of the node's operator."""
         if scope.depth > MAX_DEPTH:
             raise node.refuse(f"graphs lie more than {MAX_DEPTH} deep in it", code="onnx-too-large")
         protos = list(protos)
@@ -134,7 +137,8 @@ class Body:
         for name in filter(None, outputs):
             if name not in produced:
                 raise node.refuse(f"no node computes its result {shown(name)}")
-        nodes = nodes_of(protos, versions or node.versions, node)
+        defines = node.defines or (node if by_onnx else None)
+        nodes = nodes_of(protos, versions or node.versions, node, defines)
         self.taken += len(nodes)
         if self.taken > MAX_NODES:
             raise node.refuse(f"it unfolds to over {MAX_NODES} nodes", code="onnx-too-large")
@@ -329,7 +333,9 @@ class Body:
             inner if name else ""
             for name, inner in zip(node.outputs, function.outputs, strict=False)
         ]
-        return self.inline(node, function.nodes, inner, outputs, function.versions)
+        return self.inline(
+            node, function.nodes, inner, outputs, function.versions, function.by_onnx
+        )
 
     def _guess(self, node: Node, scope: Scope) -> list[Value] | None:
         """Tensors of the types that the outputs of a refused node would have, if known."""

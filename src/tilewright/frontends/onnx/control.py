@@ -66,7 +66,8 @@ class Call:
         return self.node.refuse(
             reason,
             code="onnx-unsupported-operator",
-            help="simplify the model, or export it without control flow",
+            help="make what decides it a constant: --constant, where an input does; or export the "
+            "model without control flow",
         )
 
     def flag(self, value: Item | None, subject: str) -> bool:

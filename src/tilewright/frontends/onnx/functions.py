@@ -21,6 +21,8 @@ class Definition:
     nodes: tuple[NodeProto, ...]
     versions: Mapping[str, int]
     """Versions of the operator sets that the nodes are of, by domain."""
+    by_onnx: bool = False
+    """True if ONNX defines the operator, not the model."""
 
 
 Functions = Mapping[tuple[str, str, str], FunctionProto]
@@ -119,6 +121,7 @@ def body_of(node: Node, types: Sequence[TypeProto | None]) -> Definition:
         tuple(proto.output),
         tuple(_bound(inner, attributes) for inner in proto.node),
         opsets,
+        by_onnx=True,
     )
 
 

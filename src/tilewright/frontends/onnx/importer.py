@@ -117,9 +117,11 @@ class _Importer:
         self.decided = Decided(rooms, smaller or "")
         self.outputs = outputs_of(self.graph, self.problems)
         kinds = {name: kind for name, kind in inputs.items() if kind is not None}
-        for name in [name for name, kind in kinds.items() if 0 in kind.get_shape()]:
-            kind = kinds.pop(name)
-            arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
+        taken = {name: kind.get_shape() for name, kind in kinds.items()}
+        self.hollow = {name: shape for name, shape in taken.items() if 0 in shape}
+        """Shapes of the inputs without elements."""
+        for name, shape in self.hollow.items():
+            arrays[name] = np.zeros(shape, element_dtype(kinds.pop(name).element_type))
         self.name = identifier(self.graph.name, "network")
         self.network = NewNetwork(self.name, list(kinds.items()), self.outputs)
         self.network.decided, self.network.shares = self.decided, smaller is None
@@ -141,9 +143,10 @@ class _Importer:
         self.body.run(self._ordered(), self.scope, self.outputs)
         results = [self._output(name) for name in self.outputs]
         if len(self.empty) == len(self.outputs) > 0 and not self.problems:
-            reason = f"it is empty, of shape {list(self.empty[0].shape)}, and there is no other one"
-            where = f"output {shown(self.empty[0].name)}"
-            self.problems.append(Problem("onnx-shape", reason, where))
+            empty = self.empty[0]
+            reason = f"it has no elements, as shape {list(empty.shape)} says, and there is no other"
+            where = f"output {shown(empty.name)}"
+            self.problems.append(Problem("onnx-shape", reason, where, self._fill()))
         if self.problems:
             raise TilewrightError(self.problems)
         values = [value for value in results if value is not None]
@@ -168,6 +171,16 @@ class _Importer:
             nodes=tuple(named),
             files=self.source.files.mapped,
             empty=tuple(self.empty),
+        )
+
+    def _fill(self) -> str:
+        """What helps where nothing is left to compute: sizes in place of an input's zeros."""
+        if not self.hollow:
+            return ""
+        name, shape = next(iter(self.hollow.items()))
+        sizes = "x".join(str(size or 1) for size in shape)
+        return (
+            f"input {shown(name)} has no elements; give it some: --shape {name}={sizes}, or shapes"
         )
 
     def _initializers(self) -> dict[str, TensorProto]:

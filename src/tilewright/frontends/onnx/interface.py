@@ -46,14 +46,19 @@ def computed_names(graph: GraphProto) -> frozenset[str]:
 
 
 def _stated(value: ValueInfoProto) -> TensorDims:
-    """The dims of an input or output; one without a size or name of its own is ``NAME.AXIS``."""
+    """The dims of an input or output; one without a size or name of its own is ``NAME.AXIS``.
+
+    Exporters write 0 for a batch that they do not know: a first size of 0 is open, any other is of
+    a tensor without elements."""
     kind = value.type.tensor_type
     element = DTYPES.get(kind.elem_type)
     dtype = "" if element is None else str(element)
     if not kind.HasField("shape"):
         return TensorDims(value.name, None, dtype)
     dims = tuple(
-        dim.dim_value if dim.dim_value > 0 else _named(dim.dim_param) or f"{value.name}.{axis}"
+        dim.dim_value
+        if dim.dim_value > 0 or (axis and dim.HasField("dim_value") and not dim.dim_value)
+        else _named(dim.dim_param) or f"{value.name}.{axis}"
         for axis, dim in enumerate(kind.shape.dim)
     )
     return TensorDims(value.name, dims, dtype)

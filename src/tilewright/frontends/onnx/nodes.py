@@ -44,6 +44,8 @@ class Node:
     """Versions of the operator sets in which operators are looked up, by domain."""
     origin: str
     """Name of the model's node that it stands in, or its own."""
+    defines: Node | None = None
+    """The node of the model in whose definition by ONNX it is; the model knows nothing of it."""
 
     @property
     def version(self) -> int:
@@ -62,7 +64,13 @@ class Node:
 
     @property
     def where(self) -> str:
-        """The node's name in messages, with that of the function or subgraph in which it is."""
+        """The node's name in messages, with that of the function or subgraph in which it is.
+
+        Of ONNX's own definitions only the operator is told: their nodes are not the model's.
+        """
+        if self.defines is not None:
+            outer = self.defines.where.removesuffix(")")
+            return f"{outer}, which ONNX defines by {self.key})"
         if self.name == self.origin:
             return f"node {shown(self.name)} ({self.key})"
         inner = self.name.removeprefix(f"{self.origin}/")
@@ -76,9 +84,15 @@ class Node:
 
 
 def nodes_of(
-    protos: Iterable[NodeProto], versions: Mapping[str, int], within: Node | None = None
+    protos: Iterable[NodeProto],
+    versions: Mapping[str, int],
+    within: Node | None = None,
+    defines: Node | None = None,
 ) -> list[Node]:
-    """The nodes in the model's order; those ``within`` another have its name before theirs."""
+    """The nodes in the model's order; those ``within`` another have its name before theirs.
+
+    With ``defines`` they are ONNX's definition of that node's operator.
+    """
     prefix = f"{within.name}/" if within is not None else ""
     nodes: list[Node] = []
     for index, proto in enumerate(protos):
@@ -86,7 +100,9 @@ def nodes_of(
         name = prefix + (proto.name or f"{proto.op_type}_{index}")
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         origin = within.origin if within is not None else name
-        nodes.append(Node(name, proto.op_type, domain, inputs, outputs, proto, versions, origin))
+        nodes.append(
+            Node(name, proto.op_type, domain, inputs, outputs, proto, versions, origin, defines)
+        )
     return nodes
 
 

@@ -65,7 +65,9 @@ class _Importer:
             if kind.parts is not None:
                 self.problems.append(Problem("stablehlo-dtype", "it is a tuple", place))
             elif any(extent < 1 for extent in kind.shape):
-                self.problems.append(Problem("stablehlo-shape", "it is empty", place))
+                reason = f"it has no elements, as its shape {list(kind.shape)} says"
+                help = "export the function for an input that has some"
+                self.problems.append(Problem("stablehlo-shape", reason, place, help))
             elif name in shapes and tuple(shapes[name]) != kind.shape:
                 reason = f"{list(shapes[name])} is given; it was exported for {list(kind.shape)}"
                 self.problems.append(
