@@ -113,8 +113,10 @@ class _Settling:
         if len(wishes) != len(stated):
             self.refuse(
                 "shape-rank",
-                f"a shape of {len(wishes)} dims is given for a tensor of rank {len(stated)}", where, f"the model states {_text(stated)}",
-            )  # fmt: skip
+                f"a shape of {len(wishes)} dims is given for a tensor of rank {len(stated)}",
+                where,
+                f"the model states {_text(stated)}",
+            )
             return
         stated = self.dims[name] = tuple(
             self.opened(f"{name}.{axis}", dim, wish)

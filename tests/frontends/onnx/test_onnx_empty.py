@@ -127,7 +127,7 @@ def test_a_size_of_0_is_one(shapes: Shapes | None) -> None:
 
 def test_a_size_of_0_may_stand_for_one_that_is_not_known() -> None:
     proto = model([node("Relu", ["x"], ["y"])], {"x": (3, 0)})
-    with pytest.raises(TilewrightError, match="no elements.*--shape x=3x1") as caught:
+    with pytest.raises(TilewrightError, match=r"no elements.*--shape x=3x1") as caught:
         tilewright.compile(proto, "cpu")
     assert [problem.code for problem in caught.value.problems] == ["onnx-shape"]
     x = drawn(3, 4)
