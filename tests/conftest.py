@@ -9,7 +9,7 @@ whole networks on Sunway's shim with ``built_in_full``: others build for that wi
 
 import gc
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,8 @@ from hypothesis import settings
 from tests import described_processors
 from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
-from tests.quick_build import build_as_one
-from tilewright.codegen.c import compiler
+from tests.quick_build import build_libraries_as_one
+from tilewright.codegen.c import compiler, libraries
 from tilewright.codegen.host import library
 from tilewright.planning import Planner
 from tilewright.targets.cpu import calibrate, runner
@@ -65,7 +65,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Before fixtures, which may build packages: is their C optimised?"""
     is_subject = any(item.path.is_relative_to(folder) for folder in OPTIMISED_FOR)
     optimise = is_subject and not item.config.getoption("--quick")
-    library.build_library = partial(build_as_one, optimise=optimise)
+    build_libraries_as_one(optimise)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -193,7 +193,7 @@ def builds(
 @pytest.fixture
 def built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages are built as they are for users, also with ``--quick``."""
-    monkeypatch.setattr(library, "build_library", compiler.build_library)
+    _build_for_users(monkeypatch)
     monkeypatch.setattr(sunway_runner, "OPTIMISED", OPTIMISED)
 
 
@@ -201,4 +201,9 @@ def built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
 def built_apart(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Each file of a package is compiled on its own and in full, as it is for users."""
     if not request.config.getoption("--quick"):
-        monkeypatch.setattr(library, "build_library", compiler.build_library)
+        _build_for_users(monkeypatch)
+
+
+def _build_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "build_library", compiler.build_library)
+    monkeypatch.setattr(libraries, "compiler_version", compiler.compiler_version)

@@ -9,9 +9,12 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from tilewright.codegen.c import compiler, libraries
 from tilewright.codegen.c.compiler import build_library, find_compiler
+from tilewright.codegen.host import library
 from tilewright.targets.cpu.headers import HEADERS
 from tilewright.targets.cpu.headers import header as support
 
@@ -24,6 +27,20 @@ OWN = r"^(?:(?:static|INLINE) [\w ]*?|struct )(\w+)(?=\(|\[\]| \{$)"
 def build(program: Path, library: Path) -> Path:
     """Build the package's library; raises AssertionError with what the compiler says."""
     return build_together({"": program}, library)
+
+
+def build_libraries_as_one(optimise: bool) -> None:
+    """From now on, build the libraries of packages by ``build_as_one``.
+
+    What is kept of it is for builds of this kind alone: the last bits of another's may differ."""
+    kind = "optimised" if optimise else "quick"
+
+    def version() -> str:
+        plain = compiler.compiler_version()
+        return f"{plain}, {kind}" if plain else ""
+
+    library.build_library = partial(build_as_one, optimise=optimise)
+    libraries.compiler_version = version
 
 
 def build_as_one(

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.build_cache import BuildCache
+from tests.quick_build import build_libraries_as_one
+from tilewright.codegen.c import compiler, libraries
 
 FILES = {
     "layers/layer.c": '#include <math.h>\n#include "../shim/shim.h"\n#include "sizes.h"\n',
@@ -52,6 +54,14 @@ def test_equal_packages_share_objects(compiled: Callable[..., bool], tmp_path: P
     (other / "layers" / "other.h").write_text("int unasked;\n")
     assert not compiled(other)
     assert compiled(other, "-O2")
+
+
+def test_libraries_of_other_kinds_of_build_are_others() -> None:
+    kinds = [compiler.compiler_version()]
+    for optimise in (False, True):
+        build_libraries_as_one(optimise)
+        kinds.append(libraries.compiler_version())
+    assert len(set(kinds)) == 3
 
 
 @pytest.mark.parametrize("name", ["layers/layer.c", "layers/sizes.h", "shim/inner.h"])

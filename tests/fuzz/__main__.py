@@ -20,7 +20,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -28,8 +27,7 @@ from hypothesis import seed as seeded
 
 from tests.fuzz.cases import Case, cases, judged, operators, reduced
 from tests.fuzz.sweep import accelerators, shortened, sweep
-from tests.quick_build import build_as_one
-from tilewright.codegen.host import library
+from tests.quick_build import build_libraries_as_one
 from tilewright.report.agreement import Verdict
 
 SLOW_EVERY = 6
@@ -152,7 +150,7 @@ def main() -> int:
     parser.add_argument("--on", metavar="TARGETS", help="all, or targets and machine files")
     arguments = parser.parse_args()
     if arguments.on:
-        library.build_library = partial(build_as_one, optimise=False)
+        build_libraries_as_one(optimise=False)
         targets = accelerators() if arguments.on == "all" else arguments.on.split(",")
         return sweep_on(targets, arguments.count, arguments.seed, arguments.folder)
     tally = Tally(arguments.folder, arguments.simulate, arguments.targets.split(","))

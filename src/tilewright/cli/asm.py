@@ -10,7 +10,7 @@ import typer
 
 from tilewright.cli import console, hlal
 from tilewright.errors import TilewrightError, refuse
-from tilewright.system.files import written
+from tilewright.system.files import need_file, written
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine
@@ -146,6 +146,7 @@ def _described(target: str, settings: list[str] | None) -> tuple[Target, Machine
 
 
 def _bytes(file: Path) -> bytes:
+    need_file(file, "input-file")
     try:
         if file.stat().st_size > MOST_BYTES:
             raise refuse("input-file", f"is larger than {MOST_BYTES} bytes", str(file))

@@ -11,7 +11,7 @@ import typer
 from tilewright.cli import console
 from tilewright.cli.inputs import InputOption, RandomOption, arrays_of_files
 from tilewright.errors import refuse
-from tilewright.system.files import written
+from tilewright.system.files import need_file, written
 
 if TYPE_CHECKING:
     from tilewright.ir.types import Array
@@ -66,6 +66,7 @@ def read_program(
     from tilewright.targets.cambricon.hlal.run import sizes_of
 
     machine = machine_named(target or NAMES[0], console.machine_values(settings))
+    need_file(file, "input-file")
     try:
         if file.stat().st_size > MOST_BYTES:
             raise refuse("input-file", f"is larger than {MOST_BYTES} bytes", str(file))

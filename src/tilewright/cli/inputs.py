@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.errors import refuse
+from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
     from tilewright.codegen.program.interface import TensorInfo
@@ -154,6 +155,7 @@ def _mapped(path: Path) -> Array:
     """The array in an .npy file, as a view of the file; never unpickles."""
     import numpy as np
 
+    need_file(path, "input-file")
     problem = "is no .npy array"
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -10,6 +10,7 @@ import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
+from tilewright.system.files import need_file
 
 
 def opt(
@@ -43,7 +44,14 @@ def opt(
 
 
 def _read(file: str) -> str:
+    if file != "-":
+        need_file(Path(file), "input-file", "compile --emit graph or --emit tile writes one")
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise refuse("input-file", str(error), file) from error
+    except OSError as error:
+        raise refuse("input-file", error.strerror or str(error), file) from error
+    except UnicodeDecodeError as error:
+        raise refuse(
+            "input-file", "is no text: a graph or tile file is", file,
+            "compile --emit graph or --emit tile writes one",
+        ) from error  # fmt: skip

@@ -13,7 +13,7 @@ from tilewright.cli.groups import ModelOptions, grouped
 from tilewright.cli.inputs import InputOption, RandomOption, inputs_for
 from tilewright.cli.numbers import NumberOptions
 from tilewright.errors import refuse
-from tilewright.system.files import written
+from tilewright.system.files import need_file, written
 
 if TYPE_CHECKING:
     from tilewright.report.page.data import Figures
@@ -134,6 +134,7 @@ def _read_run(path: Path) -> Figures:
     def refused(reason: str) -> Exception:
         return refuse("report-run", reason, str(path), "write it with `tilewright run --json`")
 
+    need_file(path, "report-run")
     try:
         if path.stat().st_size > MOST_JSON:
             raise refused("is too large for a run")

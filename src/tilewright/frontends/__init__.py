@@ -18,6 +18,7 @@ from tilewright.frontends.modules import (
 )
 from tilewright.graph.names import network_name
 from tilewright.shapes.forms import Shapes, concrete
+from tilewright.system.files import names_beside
 
 __all__ = [
     "EmptyOutput",
@@ -153,8 +154,8 @@ def _load_file(
         )
     if _is_missing(path):
         raise refuse(
-            "model-missing", "there is no model and no package of that name",
-            repr(str(path)), nearest(path.name, _names_beside(path)),
+            "model-missing", "there is no model and no package of that name", repr(str(path)),
+            nearest(path.name, names_beside(path)) or KINDS,
         )  # fmt: skip
     if path.is_dir():
         package = (path / "manifest.json").is_file()
@@ -188,14 +189,6 @@ def _is_missing(path: Path) -> bool:
         return not path.exists()
     except (OSError, ValueError):  # No file can have such a name.
         return True
-
-
-def _names_beside(path: Path) -> list[str]:
-    """The names in a path's folder; none where the folder cannot be read."""
-    try:
-        return [other.name for other in path.parent.iterdir()]
-    except (OSError, ValueError):
-        return []
 
 
 def _open_module(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Opened:

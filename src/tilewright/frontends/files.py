@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from tilewright.errors import refuse
 from tilewright.frontends.limits import shown
+from tilewright.system.files import need_file
 
 T = TypeVar("T")
 
@@ -19,9 +20,9 @@ def read_file(path: Path, family: str, most: int, read: Callable[[Path], T], hel
     """
     title = shown(str(path))
     try:
+        need_file(path, f"{family}-missing-file", where=title)
         if not path.is_file():
-            reason = "it is not a file" if path.exists() else "there is no such file"
-            raise refuse(f"{family}-missing-file", reason, title)
+            raise refuse(f"{family}-missing-file", "it is not a file", title)
         if path.stat().st_size > most:
             raise refuse(f"{family}-too-large", f"the file has more than {most} bytes", title, help)
         return read(path)

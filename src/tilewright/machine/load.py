@@ -17,6 +17,7 @@ from tilewright.machine.checks import shown
 from tilewright.machine.forms import GROUPS, machine_of
 from tilewright.machine.implied import with_implied
 from tilewright.machine.model import Machine
+from tilewright.system.files import need_file
 
 MAX_FILE = 256 << 10
 """Bytes that a machine file may have."""
@@ -35,8 +36,7 @@ def load_machine(source: str | Path, *, complete: bool = False) -> Machine:
         return _parse(source, "", complete)
     path = Path(source)
     try:
-        if not path.is_file():
-            raise refuse("machine-file", "there is no such file", shown(source))
+        need_file(path, "machine-file", where=shown(source))
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
         return _parse(content.decode(), str(source), complete)

@@ -26,7 +26,7 @@ from tilewright.sweeps.search import batches, search_of
 from tilewright.sweeps.space import Axis, Point, merged, space_of
 from tilewright.system.choices import EFFORTS
 from tilewright.system.extras import library
-from tilewright.system.files import written
+from tilewright.system.files import need_file, written
 
 ENDINGS = (".csv", ".parquet")
 
@@ -146,6 +146,7 @@ def _digests(models: Sequence[str], caffemodel: str | Path | None) -> dict[str, 
     model that cannot be read. The reader of a model reports a missing caffemodel."""
     digests: dict[str, str] = {}
     for name in models:
+        need_file(Path(name), "model-missing")
         try:
             digests[name] = digest_of_file(Path(name)).sha256
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are there to be read, and files that are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, nearest, refuse
 
 HELP: Mapping[int, str] = {
     errno.ENOSPC: "free some space, or name another place (TMPDIR for temporary files)",
@@ -26,6 +26,31 @@ def problem_of(error: OSError, code: str, where: str = "") -> Problem:
     place = where or (str(error.filename) if error.filename is not None else "")
     help = HELP.get(error.errno or 0, "")
     return Problem(code, error.strerror or str(error) or type(error).__name__, place, help)
+
+
+def need_file(path: Path, code: str, help: str = "", where: str = "") -> None:
+    """Refuse a path to read where nothing is, with the names that are near, or where a folder is.
+
+    ``help`` is told where no name is near.
+    """
+    reason = "there is no such file"
+    try:
+        if path.is_dir():
+            reason = "is a folder, not a file"
+        elif path.exists():
+            return
+    except (OSError, ValueError) as error:  # Too long a name, or a folder that nobody may enter.
+        reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
+    near = nearest(path.name, names_beside(path), 1)
+    raise refuse(code, reason, where or str(path), near or help)
+
+
+def names_beside(path: Path) -> list[str]:
+    """The names in a path's folder; none where the folder cannot be read."""
+    try:
+        return [other.name for other in path.parent.iterdir() if other.name != path.name]
+    except (OSError, ValueError):
+        return []
 
 
 @contextmanager

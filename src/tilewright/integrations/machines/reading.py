@@ -11,6 +11,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.machine.checks import shown
 from tilewright.machine.expression import parse_expression
 from tilewright.system.extras import library
+from tilewright.system.files import need_file
 
 CODE = "machine-import"
 
@@ -34,8 +35,7 @@ def read_yaml(path: Path) -> Any:
     """
     where = shown(path)
     try:
-        if not path.is_file():
-            raise refuse(CODE, "there is no such file", where)
+        need_file(path, CODE, where=where)
         with path.open("rb") as file:
             content = file.read(MAX_FILE + 1)
         if len(content) > MAX_FILE:

@@ -17,6 +17,7 @@ from tilewright.ir.types import Array
 from tilewright.numbers.calibration.images import ImageFolder
 from tilewright.numbers.calibration.preprocessing import Preprocessing
 from tilewright.numbers.calibration.samples import Samples
+from tilewright.system.files import need_file
 
 UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, RuntimeError, SyntaxError, TokenError,
@@ -61,6 +62,7 @@ def shapes_of(path: Path, code: str = "calibration-file") -> dict[str, tuple[int
 
     Raises TilewrightError of that code, also where a header claims more than the file holds.
     """
+    need_file(path, code)
     with _readable(path, code), zipfile.ZipFile(path) as archive:
         total = sum(item.file_size for item in archive.infolist())
         if total > MAX_BYTES:
@@ -74,10 +76,13 @@ def shapes_of(path: Path, code: str = "calibration-file") -> dict[str, tuple[int
 @contextmanager
 def _readable(path: Path, code: str) -> Generator[None]:
     """Turn what reading an archive may raise into a refusal."""
+    help = "save it with numpy.savez"
     try:
         yield
+    except zipfile.BadZipFile as e:
+        raise refuse(code, f"is no .npz archive ({e})", str(path), help) from e
     except UNREADABLE as e:
-        raise refuse(code, str(e) or "cannot be read", str(path), "save it with numpy.savez") from e
+        raise refuse(code, str(e) or "cannot be read", str(path), help) from e
 
 
 def _shape_of(archive: zipfile.ZipFile, item: zipfile.ZipInfo) -> tuple[int, ...]:

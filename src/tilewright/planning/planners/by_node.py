@@ -20,6 +20,7 @@ from tilewright.planning.planners.papers.scheduling import Scheduling
 from tilewright.planning.planners.papers.strategies import ScheduleSpace, count, strategies
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.space.mesh import Mesh
+from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
     from tilewright.planning.planners.registry import Request
@@ -102,6 +103,7 @@ def by_spaces(path: Path, machine: Machine, mesh: Mesh | None) -> ByNode:
     # The import takes lark with it, which planning does not need otherwise.
     from tilewright.planning.planners.papers.strategy_text import parse_spaces
 
+    need_file(path, "space-file")
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

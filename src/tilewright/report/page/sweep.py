@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 
 from tilewright.errors import refuse
+from tilewright.system.files import need_file
 
 MOST_ROWS = 20_000
 """Rows that a page draws: the first ones."""
@@ -42,6 +43,7 @@ def read_sweep(path: Path) -> Sweep:
             "give the CSV of tilewright sweep: a line of names, then a line of figures per point",
         )  # fmt: skip
 
+    need_file(path, "report-sweep")
     try:
         with path.open(newline="", encoding="utf-8") as file:
             table = [row for _, row in zip(range(MOST_ROWS + 1), csv.reader(file), strict=False)]

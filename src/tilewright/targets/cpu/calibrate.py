@@ -27,6 +27,7 @@ from tilewright.machine import Machine
 from tilewright.machine.forms import first_reason
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.system.files import need_file
 from tilewright.targets.cpu.candidates import Sources, built, loaded, timed_text
 from tilewright.targets.cpu.headers import SUPPORT
 from tilewright.targets.cpu.machine import machine
@@ -94,6 +95,7 @@ class Calibration(BaseModel):
     @classmethod
     def read(cls, path: Path) -> Calibration:
         """Read what ``tilewright calibrate`` wrote; refuses anything else."""
+        need_file(path, "cpu-calibration", "run tilewright calibrate")
         try:
             if path.stat().st_size > LARGEST_FILE:
                 raise ValueError("the file is too large")
