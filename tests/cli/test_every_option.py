@@ -71,6 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
     np.savez(made.folder / "x.npz", x=image)
     np.savez(made.folder / "unnamed.npz", image)
     np.save(made.folder / "fc1_out.npy", np.zeros((1, 1, 1, 256), np.float32))
+    (made.folder / "measured.db").touch()
     (made.folder / "rows.csv").write_text("memory.sram.bytes,predicted_cycles\n1,2\n2,1\n")
     np.savez(made.folder / "samples.npz", x=np.stack([image[0], image[0] * 2]))
     with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +137,7 @@ ANYWHERE = {
     "--input": "--input @/x.npz",
     "--random": "--random 3",
     "--exact-memory": "--exact-memory",
-    "--database": "--database @/tuned.json",
+    "--database": "--database @/measured.db",
     "--limit": "--limit 100000",
     "--no-barriers": "--no-barriers",
     "--samples": "--samples 4",
@@ -154,7 +155,7 @@ OWN = {
     ("compile", "--emit"): "--emit tile -o @/text.mlir",
     ("compile", "--name"): "--name net -t cpu",
     ("compile", "--weights"): "--weights array -t cpu",
-    ("compile", "--database"): "--database @/none.json -t cpu",
+    ("compile", "--database"): "--database @/measured.db -t cpu",
     ("diff", "--float"): "--no-float",
     ("diff", "--reference"): "--reference onnxruntime",
     ("diff", "--save"): "--save @/both.npz",
@@ -260,6 +261,27 @@ def test_each_option_works(name: str, option: str, files: Files) -> None:
 def test_each_option_works_on_a_package_or_is_refused(name: str, option: str, files: Files) -> None:
     example = OWN.get((name, option)) or ANYWHERE[option]
     outcome(call(name, files.package, *files.example(example)))
+
+
+USELESS = {
+    "run @/package --threads 2": "option-threads",
+    "bench @/model.onnx -t cambricon-x --threads 2": "option-threads",
+    "run @/model.onnx --input @/x.npz --random 1": "option-input",
+    "compile @/model.onnx --database @/none.db -o @/out": "tuning-database",
+    "compile @/model.onnx -t cambricon-x --build -o @/out": "option-form",
+    "run @/program.hlal --random 1 --threads 2": "option-hlal",
+    "run @/program.hlal --random 1 --kernels": "option-hlal",
+    "run @/program.hlal --random 1 --functions @/model.onnx": "option-hlal",
+    "run @/model.prototxt --engine DLP --trust-library": "option-engine",
+    "run @/model.prototxt --engine DLP --no-barriers": "option-engine",
+}
+"""Calls with an option that would change nothing, and the code that says so."""
+
+
+@pytest.mark.parametrize("arguments", USELESS)
+def test_options_that_would_change_nothing_are_refused(arguments: str, files: Files) -> None:
+    assert outcome(call(*files.example(arguments), "--quiet")) == USELESS[arguments]
+    assert not (files.folder / "out").exists() and not (files.folder / "none.db").exists()
 
 
 @pytest.mark.few(4)

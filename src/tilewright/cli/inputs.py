@@ -111,12 +111,19 @@ def shapes_of_files(
 def inputs_for(
     infos: Sequence[TensorInfo], options: Sequence[str] | None, seed: int | None
 ) -> dict[str, Array]:
-    """The arrays of ``--input``; with a seed, or without files, the inputs left over are random."""
+    """The arrays of ``--input``; with a seed, or without files, the inputs left over are random.
+
+    Refuses (``option-input``) a seed where no input is left over.
+    """
     import numpy as np
 
     arrays = arrays_of_files([info.name for info in infos], options)
     if arrays and seed is None:
         return arrays
+    if arrays and all(info.name in arrays for info in infos):
+        raise refuse(
+            "option-input", "--input gives every input", "--random", "leave one of them out"
+        )
     random = np.random.default_rng(seed or 0)
     for info in infos:
         values = random.standard_normal([int(size) for size in info.shape])

@@ -205,16 +205,18 @@ def run(
     Example: tilewright run lenet5.onnx --target cambricon-x --random 1 --check --trace lenet5.json
     Example: tilewright run program.hlal --input arrays.npz --check -o results.npz
     """
+    others = exact_convolution or planner != "model" or threads != 1 or trust_library or kernels
+    others = others or bool(functions) or beside is not None
+    programs = no_barriers or limit != hlal.MOST_INSTRUCTIONS
     if engine is not None:
-        others = formats.compiling or trace is not None or options.settings is not None
+        compiling = formats.compiling or trace is not None or options.settings is not None
         run_layers(
             model, engine, target, options, formats, inputs, random,
-            check=check, output=output, as_json=as_json,
-            others=others or exact_convolution or planner != "model" or threads != 1,
+            check=check, output=output, as_json=as_json, others=others or compiling or programs,
         )  # fmt: skip
         return
     if model.suffix == hlal.SUFFIX:
-        others = formats != NumberOptions() or exact_convolution or planner != "model"
+        others = others or formats != NumberOptions()
         with console.refusals(as_json):
             if others or options != ModelOptions(settings=options.settings):
                 raise refuse(
@@ -230,7 +232,7 @@ def run(
     with console.refusals(as_json):
         if beside is not None and not (check and is_package(model)):
             raise refuse("option-package", "--model is for the --check of a package", str(model))
-        if no_barriers or limit != hlal.MOST_INSTRUCTIONS:
+        if programs:
             raise refuse("option-hlal", "--limit and --no-barriers are for HLAL", str(model))
         if functions:
             from tilewright.codegen.program.interface import need_functions

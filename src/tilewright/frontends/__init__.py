@@ -155,7 +155,7 @@ def _load_file(
     if _is_missing(path):
         raise refuse(
             "model-missing", "there is no model and no package of that name", repr(str(path)),
-            nearest(path.name, names_beside(path)) or KINDS,
+            nearest(path.name, names_beside(path)),
         )  # fmt: skip
     if path.is_dir():
         package = (path / "manifest.json").is_file()

@@ -149,6 +149,9 @@ class Executable:
             except TilewrightError:
                 if build:
                     raise
+            if build and not (self._libraries.built or self._libraries.listed):
+                reason = f"no part of it is C that runs here: {self.manifest.target} has no library"
+                raise refuse("option-form", reason, str(target), "leave --build out")
         with replacing(target) as fresh:
             for name in (MANIFEST, *self.manifest.files):
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)

@@ -224,7 +224,7 @@ class Runner(ABC):
 
     @property
     def threads(self) -> int:
-        """Threads that share a run's work on the processor at hand; others have no use for more."""
+        """Threads that share a run's work on the processor at hand: 1 but on the cpu target."""
         return 1
 
     @threads.setter
@@ -232,6 +232,11 @@ class Runner(ABC):
         """Any number gives the same results; raises TilewrightError for one that cannot be."""
         if count < 1:
             raise refuse("option-threads", f"{count} threads: at least 1 is needed")
+        if count > 1:
+            raise refuse(
+                "option-threads", f"{count} threads: only the cpu target's C shares its work among "
+                "threads", help="leave --threads out",
+            )  # fmt: skip
 
     @abstractmethod
     def run(

@@ -18,6 +18,7 @@ from tilewright.planning import Ask, Planner, Search, Timer
 from tilewright.planning.planners.measurements import Measure
 from tilewright.planning.space.mesh import Mesh
 from tilewright.system.choices import PLANNERS
+from tilewright.system.files import need_file
 
 _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,400})\})?")
 
@@ -80,7 +81,8 @@ def planner_of(
     """The planner that a text names (``greedy{start=granule buffers=1}``), its database open.
 
     None for the machine's cost model alone. ``timer``, ``measure`` and ``built`` are the target's.
-    Raises TilewrightError (``option-planner``, ``target-measure``).
+    Raises TilewrightError (``option-planner``, ``target-measure``; ``tuning-database`` for a file
+    that is not there and that nothing would be measured for).
     """
     name, options = _parsed(text)
     if PLANNERS[name].cuts_tiles:
@@ -96,6 +98,8 @@ def planner_of(
             raise refuse(
                 "option-planner", f"{name} uses no database of measured schedules", help="model"
             )
+    if database is not None and name == "model":
+        need_file(Path(database), "tuning-database", "tilewright tune makes one")
     maker = PLANNERS["measured" if name == "model" and database else name].maker
     if not maker:
         yield None
