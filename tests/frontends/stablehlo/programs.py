@@ -1,8 +1,16 @@
-"""Functions of JAX taken through export, import and both engines, against JAX itself."""
+"""Functions of JAX taken through export, import and both engines, against JAX itself.
+
+Programs are parsed in this process: starting the importer's own takes longer than all else that is
+done for a small function. What is loaded or compiled as users do (``tilewright.load``) starts it.
+"""
 
 from __future__ import annotations
 
+import json
+import runpy
+import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +19,7 @@ from numpy.typing import NDArray
 
 import tilewright
 from tilewright.frontends import Imported
-from tilewright.frontends.stablehlo import import_stablehlo
+from tilewright.frontends.stablehlo import import_stablehlo, limits, reader
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret
 
@@ -27,9 +35,30 @@ def exported(function: Callable[..., Any], arrays: Sequence[Array]) -> Any:
     return jax.export.export(jax.jit(function))(*specs)
 
 
+@cache
+def worker() -> dict[str, Any]:
+    """The functions of the script that parses programs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["worker", str(limits.MAX_OPERATIONS), str(limits.MAX_SECONDS)])
+        return runpy.run_path(reader.__file__.replace("reader.py", "worker.py"))
+
+
+def parsed_here(data: bytes, title: str) -> tuple[Any, Array]:
+    """What the importer gets from its worker: the program as JSON, and the constants' bytes."""
+    document, blobs = worker()["parse"](data)
+    return json.loads(json.dumps(document)), np.frombuffer(bytearray().join(blobs), np.uint8)
+
+
+def network_from(program: Any) -> Imported:
+    """An export or a text as a network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "_parsed", parsed_here)
+        return import_stablehlo(program)
+
+
 def imported(function: Callable[..., Any], *arrays: Array) -> Imported:
     """The function as a network, from bytecode."""
-    return import_stablehlo(exported(function, arrays))
+    return network_from(exported(function, arrays))
 
 
 def feeds_of(model: Imported, arrays: Sequence[Array]) -> dict[str, Array]:
@@ -47,8 +76,8 @@ def check(
     """Compare the interpreter and a target with JAX; integers and booleans must be equal."""
     jax = pytest.importorskip("jax", reason=REASON)
     program = exported(function, arrays)
-    model = import_stablehlo(program)
-    text = import_stablehlo(str(program.mlir_module()).encode())
+    model = network_from(program)
+    text = network_from(str(program.mlir_module()).encode())
     assert str(text.module) == str(model.module)
     expected = [np.asarray(leaf) for leaf in jax.tree_util.tree_leaves(jax.jit(function)(*arrays))]
     # JAX leaves out inputs that nothing uses.

@@ -26,13 +26,22 @@ nn = pytest.importorskip("flax.linen", reason=REASON)
 
 
 def varied(module, *arrays):
-    """Variables of a module, none of them trivial, so that outputs vary and nothing is skipped."""
-    variables = module.init(jax.random.key(0), *arrays)
-    leaves, tree = jax.tree_util.tree_flatten(variables)
+    """Variables of a module, none of them trivial, so that outputs vary and nothing is skipped.
+
+    Only their shapes are asked of flax, which would compile every operation that fills them."""
+    leaves, tree = jax.tree_util.tree_flatten_with_path(
+        jax.eval_shape(module.init, jax.random.key(0), *arrays)
+    )
     made = []
-    for index, leaf in enumerate(leaves):
-        noise = normal(*leaf.shape, seed=index) * 0.1
-        made.append(np.asarray(leaf) + (np.abs(noise) if (np.asarray(leaf) == 1).all() else noise))
+    for index, (path, leaf) in enumerate(leaves):
+        noise = normal(*leaf.shape, seed=index)
+        match path[-1].key:
+            case "scale" | "var":
+                made.append(1 + np.abs(noise) * 0.1)
+            case "kernel":
+                made.append(noise / np.sqrt(np.prod(leaf.shape[:-1])))
+            case _:
+                made.append(noise * 0.1)
     return jax.tree_util.tree_unflatten(tree, made)
 
 
