@@ -129,7 +129,7 @@ ANYWHERE = {
     "--set": "--set clock_hz=500000000",
     "--exact-convolution": "--exact-convolution",
     "--planner": "--planner greedy -t cambricon-x",
-    "--threads": "--threads 2",
+    "--threads": "--threads 2 -t cpu",
     "--no-cache": "--no-cache",
     "--json": "--json",
     "--quiet": "--quiet",

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -79,6 +80,97 @@ def test_a_target_is_found_by_its_folder_as_by_its_entry_point() -> None:
 def test_numbers_are_no_names_of_dims(dim: str) -> None:
     (problem,) = refused("plan", LENET, "--shape", f"image={dim},1,32,32")
     assert problem["code"] == "shape-form" and repr(dim) in problem["reason"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "code"),
+    [
+        ("--shape", "image=99999999999,1,32,32", "shape-form"),
+        ("--shape", "image=3..1,1,32,32", "shape-bounds"),
+        ("--shape", "image=1,1,32", "shape-rank"),
+    ],
+)
+def test_sizes_that_are_none_name_their_input(option: str, value: str, code: str) -> None:
+    (problem,) = refused("plan", LENET, option, value)
+    assert problem["code"] == code and problem["where"] == "input 'image'"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--shape", "image=1,1,32,32"), ("--set", "clock_hz=1e9")]
+)
+def test_what_is_given_twice_is_refused(option: str, value: str) -> None:
+    (problem,) = refused("plan", LENET, option, value, option, value)
+    assert problem["code"] == f"option{option[1:]}" and "twice" in problem["reason"]
+
+
+def test_an_input_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 1, 32, 32), np.float32))
+    given = f"image={tmp_path / 'x.npy'}"
+    (problem,) = refused("run", LENET, "--input", given, "--input", given)
+    assert problem["code"] == "option-input" and "twice" in problem["reason"]
+
+
+PLACES = {
+    "run MODEL --input {}": "input-file",
+    "run MODEL --functions {}": "option-functions",
+    "plan MODEL -t {}.toml": "machine-file",
+    "compile MODEL --numbers int8 --calibration {}": "calibration-file",
+    "compile MODEL --database {}": "tuning-database",
+    "compile MODEL --cpu {}.json": "cpu-calibration",
+    "sweep {} -t cambricon-x -o CSV": "model-missing",
+    "opt {}": "input-file",
+    "asm {} -t cambricon -o OUT": "input-file",
+    "disasm {}": "input-file",
+    "trace {} --random 1 -o OUT": "input-file",
+    "report {}.json -o OUT": "report-run",
+    "report MODEL --sweep {}.csv -o OUT": "report-sweep",
+    "import-machine {} -o TOML": "machine-import",
+    "replay {}.onnx": "reference-model",
+}
+
+
+@pytest.mark.parametrize("command", PLACES)
+def test_a_file_that_is_not_there_is_told_with_its_neighbour(command: str, tmp_path: Path) -> None:
+    """By every command in the same words, and before the work; nothing is left behind."""
+    name = command.partition("{}")[2].partition(" ")[0]
+    (tmp_path / f"figures{name}").write_text("")
+    words = {"MODEL": str(LENET), "OUT": str(tmp_path / "out")}
+    words |= {ending.upper(): str(tmp_path / f"out.{ending}") for ending in ("csv", "toml")}
+    arguments = command.format(tmp_path / "figure").split()
+    result = call(*(words.get(word, word) for word in arguments))
+    code = PLACES[command]
+    assert result.exit_code == 2
+    assert f"error [{code}] {tmp_path / 'figure'}{name}: there is no such file" in result.stderr
+    assert f"(did you mean figures{name}?)" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [f"figures{name}"]
+
+
+@pytest.mark.parametrize("command", ["opt {}", "sweep {} -t cambricon-x", "run MODEL --input {}"])
+def test_a_folder_in_place_of_a_file_is_told(command: str, tmp_path: Path) -> None:
+    arguments = command.format(tmp_path).split()
+    result = call(*(str(LENET) if word == "MODEL" else word for word in arguments))
+    assert result.exit_code == 2 and "is a folder, not a file" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["opt {}", "trace {}", "plan MODEL -t {}"])
+def test_a_file_without_text_is_told(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "words.toml"
+    path.write_bytes(b"\xff\xfe")
+    arguments = command.format(path).split()
+    result = call(*(str(LENET) if word == "MODEL" else word for word in arguments))
+    assert result.exit_code == 2 and "is no text: byte 0" in result.stderr
+
+
+def test_a_model_in_place_of_a_target_is_told() -> None:
+    (problem,) = refused("plan", LENET, "-t", LENET)
+    assert problem["code"] == "target-unknown" and "which is a file" in problem["reason"]
+
+
+def test_calibration_data_of_no_use_are_noted(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", image=np.zeros((2, 1, 32, 32), np.float32))
+    options = ("--calibration", tmp_path / "x.npz", "-o", tmp_path / "package")
+    result = call("compile", LENET, "-t", "cpu", *options)
+    assert "calibration data are not used: float32 has no scales" in result.output
 
 
 def test_text_that_is_none_is_told_by_its_file(tmp_path: Path) -> None:

@@ -196,6 +196,8 @@ def machine_values(settings: list[str] | None) -> dict[str, Any]:
         except ValueError:
             number = float("nan")
         value = int(number) if number.is_integer() else number
+        if key.strip() in values:
+            raise refuse("option-set", f"{key.strip()} is given twice", "--set")
         values[key.strip()] = value if number == number else text.strip()
     return values
 
@@ -210,6 +212,8 @@ def shapes(options: list[str] | None) -> dict[str, str]:
                 "option-shape", f"{option!r} is not NAME=1x3x224x224", "--shape",
                 "NAME is an input, or a free dim as in batch=4 or batch=1..8",
             )  # fmt: skip
+        if name in read:
+            raise refuse("option-shape", f"{name!r} is given twice", "--shape")
         read[name] = text
     return read
 

@@ -11,7 +11,7 @@ import typer
 from tilewright.cli import console
 from tilewright.cli.inputs import InputOption, RandomOption, arrays_of_files
 from tilewright.errors import refuse
-from tilewright.system.files import need_file, written
+from tilewright.system.files import need_file, reason_of, written
 
 if TYPE_CHECKING:
     from tilewright.ir.types import Array
@@ -72,7 +72,7 @@ def read_program(
             raise refuse("input-file", f"is larger than {MOST_BYTES} bytes", str(file))
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise refuse("input-file", str(error), str(file)) from error
+        raise refuse("input-file", reason_of(error), str(file)) from error
     sizes = sizes_of(machine)
     return assemble(text, str(file), sizes, barriers=barriers), machine
 

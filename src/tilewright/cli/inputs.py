@@ -88,9 +88,10 @@ def arrays_of_files(names: Sequence[str], options: Sequence[str] | None) -> dict
     for option in options or ():
         file = file_of(option, names)
         stored = read_arrays(file.path) if file.is_archive else {"": read_array(file.path)}
-        arrays |= {
-            name: stored[key] for name, key in _keys(file, list(stored), names, option).items()
-        }
+        keys = _keys(file, list(stored), names, option)
+        if twice := sorted(arrays.keys() & keys):
+            raise refuse("option-input", f"input {twice[0]!r} is given twice", "--input")
+        arrays |= {name: stored[key] for name, key in keys.items()}
     return arrays
 
 
@@ -170,5 +171,7 @@ def _mapped(path: Path) -> Array:
             return array
         array.close()
     except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:
-        problem = str(error)
+        # Of what is no array, and of Python's objects, NumPy speaks at length about pickles.
+        if "pickle" not in str(error):
+            problem = str(error)
     raise refuse("input-file", problem, str(path), "save it with numpy.save")

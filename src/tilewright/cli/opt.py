@@ -10,7 +10,10 @@ import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
-from tilewright.system.files import need_file
+from tilewright.system.files import need_file, reason_of
+
+WRITTEN = "tilewright compile --emit graph or --emit tile writes one"
+"""Help of messages about what is neither a graph nor a tile file."""
 
 
 def opt(
@@ -45,13 +48,8 @@ def opt(
 
 def _read(file: str) -> str:
     if file != "-":
-        need_file(Path(file), "input-file", "compile --emit graph or --emit tile writes one")
+        need_file(Path(file), "input-file", WRITTEN)
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
-    except OSError as error:
-        raise refuse("input-file", error.strerror or str(error), file) from error
-    except UnicodeDecodeError as error:
-        raise refuse(
-            "input-file", "is no text: a graph or tile file is", file,
-            "compile --emit graph or --emit tile writes one",
-        ) from error  # fmt: skip
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse("input-file", reason_of(error), file, WRITTEN) from error

@@ -10,6 +10,7 @@ import typer
 from tilewright.cli import console
 from tilewright.cli.inputs import InputOption, RandomOption, inputs_for, read_arrays
 from tilewright.errors import refuse
+from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
     from tilewright.codegen.program.interface import TensorInfo
@@ -45,7 +46,8 @@ def replay(
     with console.refusals(as_json), console.progress(quiet) as progress:
         for name in targets or ():
             find_target(name)
-        if model.suffix.lower() != ".onnx" or not model.is_file():
+        need_file(model, "reference-model")
+        if model.suffix.lower() != ".onnx":
             raise refuse("reference-model", "only ONNX files are replayed", repr(str(model)))
         progress("import", 0, 0)
         beside = model.with_suffix(".npz")

@@ -68,7 +68,7 @@ def report(
         points = None if sweep is None else read_sweep(sweep)
         runs: list[Figures] = []
         for source in sources or []:
-            if source.suffix == ".json" and source.is_file():
+            if source.suffix == ".json":
                 runs.append(_read_run(source))
                 continue
             executable = _opened(source, target, options, formats, inputs, progress)

@@ -60,6 +60,8 @@ def quantise(state: CompilationState) -> None:
             )
     numbers = state.numbers
     if numbers is None:
+        if state.samples is not None and number.kind == "float":
+            state.notes.append(f"calibration data are not used: {number.name} has no scales")
         return
     check_numbers(state)
     after_import = number.is_narrow and number.kind != "integer"

@@ -17,7 +17,7 @@ from tilewright.machine.checks import shown
 from tilewright.machine.forms import GROUPS, machine_of
 from tilewright.machine.implied import with_implied
 from tilewright.machine.model import Machine
-from tilewright.system.files import need_file
+from tilewright.system.files import need_file, reason_of
 
 MAX_FILE = 256 << 10
 """Bytes that a machine file may have."""
@@ -41,7 +41,7 @@ def load_machine(source: str | Path, *, complete: bool = False) -> Machine:
             content = file.read(MAX_FILE + 1)
         return _parse(content.decode(), str(source), complete)
     except (OSError, ValueError) as error:
-        raise refuse("machine-file", shown(error), shown(source)) from None
+        raise refuse("machine-file", shown(reason_of(error)), shown(source)) from None
 
 
 def _parse(text: str, source: str, complete: bool) -> Machine:

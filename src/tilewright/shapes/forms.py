@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 
 LARGEST_SIZE = 2**31 - 1
 """The largest size of one dim."""
@@ -81,10 +81,10 @@ def parse_size(value: object, where: str = "") -> Wish:
     if not isinstance(value, str):
         raise refuse("shape-form", f"size {value!r} is not a positive integer", where)
     text = value.strip()
+    if re.fullmatch(r"\d+", text):
+        return parse_size(int(text[:LONGEST_NAME]), where)
     if text == "_":
         return Wish()
-    if re.fullmatch(r"\d{1,10}", text):
-        return parse_size(int(text), where)
     name, separator, bounds = text.rpartition(":")
     if not separator and ".." in text:
         name, bounds = "", text
@@ -106,7 +106,10 @@ def parse_size(value: object, where: str = "") -> Wish:
         )
     if not text:
         raise refuse("shape-form", "a dim is missing", where, "separate dims by commas or by x")
-    limits = Bounds(int(match[1]), int(match[2] or LARGEST_SIZE)) if match else None
+    try:
+        limits = Bounds(int(match[1]), int(match[2] or LARGEST_SIZE)) if match else None
+    except TilewrightError as error:
+        raise TilewrightError([replace(item, where=where) for item in error.problems]) from None
     return Wish(name=name or None, bounds=limits)
 
 

@@ -38,6 +38,9 @@ def search_of(
     if name == "grid" and samples is not None:
         reason = "a grid has all of its points"
         raise refuse("sweep-search", reason, "--samples", "--search random tries some")
+    if name == "grid" and seed:
+        reason = "nothing of a grid is random"
+        raise refuse("sweep-search", reason, "--seed", "--search random or pareto takes one")
     count = space.count if name == "grid" else min(samples or SAMPLES, space.count)
     if count > MOST_POINTS:
         reason = f"there are {count:,} points; at most {MOST_POINTS:,} are tried"

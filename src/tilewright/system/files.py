@@ -17,6 +17,9 @@ HELP: Mapping[int, str] = {
     errno.ENOENT: "make the folder first",
     errno.EACCES: "name a place that you may write to",
     errno.EROFS: "name a place that you may write to",
+    errno.EEXIST: "name another place",
+    errno.ENOTDIR: "name a place in a folder",
+    errno.EISDIR: "name a file",
 }
 """Advice for the user, by the system's number of an error."""
 
@@ -33,16 +36,24 @@ def need_file(path: Path, code: str, help: str = "", where: str = "") -> None:
 
     ``help`` is told where no name is near.
     """
-    reason = "there is no such file"
+    place = where or str(path)
     try:
         if path.is_dir():
-            reason = "is a folder, not a file"
-        elif path.exists():
+            raise refuse(code, "is a folder, not a file", place, help)
+        if path.exists():
             return
     except (OSError, ValueError) as error:  # Too long a name, or a folder that nobody may enter.
-        reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise refuse(code, reason or "cannot be looked at", place, help) from None
     near = nearest(path.name, names_beside(path), 1)
-    raise refuse(code, reason, where or str(path), near or help)
+    raise refuse(code, "there is no such file", place, near or help)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read as text, in a few words."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"is no text: byte {error.start} is none of UTF-8"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def names_beside(path: Path) -> list[str]:

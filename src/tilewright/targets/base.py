@@ -350,6 +350,8 @@ def _unknown_target(name: str, known: Sequence[str]) -> TilewrightError:
     ends, path = "the name of a machine's file ends in .toml", Path(name)
     try:
         directory = path.is_dir() and name not in ("", ".", "..")
+        if path.is_file():
+            return refuse("target-unknown", f"no target {name!r}, which is a file", help=ends)
         example = path.name == name and Path(EXAMPLES, f"{name}.toml").is_file()
     except OSError:  # Too long for a file's name.
         directory = example = False

@@ -241,7 +241,7 @@ def test_bad_files_are_refused_by_one_error_and_nothing_is_written(
         ((ZIGZAG, ACCELFORGE), "2 machines"),
         ((MAPPING,), "0 machines"),
         ((ZIGZAG.with_name("none.yaml"),), "no such file"),
-        ((EXAMPLES,), "no such file"),
+        ((EXAMPLES,), "is a folder"),
     ],
 )
 def test_the_files_together_describe_one_machine(files: Sequence[Path], reason: str) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.errors import refuse
+from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
     from tilewright.codegen.program.buffers import KernelBuffer
@@ -322,7 +323,8 @@ def need_functions(files: Sequence[Path]) -> None:
     """Refuse (``option-functions``) what cannot be the C of a machine's functions: names of no
     files, headers alone, and two files of one name."""
     for file in files:
-        if not file.is_file() or file.suffix not in (".c", ".h"):
+        need_file(file, "option-functions")
+        if file.suffix not in (".c", ".h"):
             raise refuse(
                 "option-functions", "is no C file and no header", str(file), "driver.c driver.h"
             )

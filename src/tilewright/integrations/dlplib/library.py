@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tilewright.codegen.c.compiler import build_library
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.integrations.dlplib.session import OPERATORS
+from tilewright.system.files import problem_of
 from tilewright.system.temporary import temporary_folder
 
 SOURCES = Path(__file__).parent / "c"
@@ -76,5 +77,5 @@ def write_library(directory: str | Path, python: str | None = None) -> tuple[Pat
             flags = (*FLAGS, f'-DDLPLIB_PYTHON="{interpreter}"')
             build_library(sorted(SOURCES.glob("*.c")), built, [SOURCES, generated], flags)
     except OSError as error:
-        raise refuse("output-failed", error.strerror or str(error), str(place)) from error
+        raise TilewrightError(problem_of(error, "output-failed", str(place))) from error
     return header, built

@@ -11,7 +11,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.machine.checks import shown
 from tilewright.machine.expression import parse_expression
 from tilewright.system.extras import library
-from tilewright.system.files import need_file
+from tilewright.system.files import need_file, reason_of
 
 CODE = "machine-import"
 
@@ -42,7 +42,7 @@ def read_yaml(path: Path) -> Any:
             raise refuse(CODE, f"larger than {MAX_FILE} bytes", where)
         text = content.decode()
     except (OSError, ValueError) as error:
-        raise refuse(CODE, shown(error), where) from None
+        raise refuse(CODE, shown(reason_of(error)), where) from None
     if "{%" in text or "{{" in text:
         help = "render it with its tool's values, and import the result"
         raise refuse(CODE, "the file is a template (Jinja)", where, help)
@@ -68,6 +68,9 @@ def read_yaml(path: Path) -> Any:
         return yaml.load(text, Loader)
     except RecursionError:
         raise refuse(CODE, "nested too deeply", where) from None
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
+        raise refuse(CODE, f"not YAML: {line}{shown(error.problem)}", where) from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
         raise refuse(CODE, f"not YAML: {shown(error)}", where) from None
 

@@ -20,7 +20,7 @@ from tilewright.planning.planners.papers.scheduling import Scheduling
 from tilewright.planning.planners.papers.strategies import ScheduleSpace, count, strategies
 from tilewright.planning.planners.stated import stated_plan
 from tilewright.planning.space.mesh import Mesh
-from tilewright.system.files import need_file
+from tilewright.system.files import need_file, reason_of
 
 if TYPE_CHECKING:
     from tilewright.planning.planners.registry import Request
@@ -107,7 +107,7 @@ def by_spaces(path: Path, machine: Machine, mesh: Mesh | None) -> ByNode:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise refuse("space-file", f"cannot be read: {error}", str(path)) from None
+        raise refuse("space-file", f"cannot be read: {reason_of(error)}", str(path)) from None
     plans: dict[str, Callable[[Kernel], Plan]] = {}
     where: dict[str, str] = {}
     for space in parse_spaces(text, str(path)):
