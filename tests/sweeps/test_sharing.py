@@ -91,8 +91,8 @@ def blocks(folder: Path) -> tuple[str, str]:
     graph = helper.make_graph(
         nodes,
         "blocks",
-        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 8, 24, 24])],
-        [helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, [1, 8, 24, 24])],
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 8, 12, 12])],
+        [helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, [1, 8, 12, 12])],
         weights,
     )
     model, machine = folder / "blocks.onnx", folder / "one-memory.toml"
