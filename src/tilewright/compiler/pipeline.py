@@ -29,10 +29,11 @@ from tilewright.graph.passes import (
     simplify_pipeline,
 )
 from tilewright.graph.passes.stated_points import other_points
+from tilewright.graph.passes.take_steps import TakeSteps, has_steps
 from tilewright.graph.placement import arenas_of, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue, StringAttr
-from tilewright.ir.passes import CompilerContext, PassRunner
+from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import keeps_tensors
@@ -105,6 +106,9 @@ def import_model(state: CompilationState) -> None:
     state.empty, state.ends = imported.empty, imported.ends
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
+    if has_steps(state.network):
+        taken = PassEntry(TakeSteps(), "what follows computes them; checks read the model again")
+        state.runner.run(state.network, [taken], "graph-")
     settle_loops(state)
 
 

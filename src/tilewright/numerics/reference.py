@@ -10,6 +10,7 @@ bits) are exact while every partial sum stays below 2**53; their results are int
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,48 @@ def conv2d(
             else:
                 result[first : first + count, :, start : start + rows] = part
     return _from_working(result, x)
+
+
+def conv_transpose(
+    x: Array,
+    w: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    group: int = 1,
+) -> Array:
+    """What the elements of images [n, ci, places...] give, times the taps of [ci, co/group,
+    taps...], to the places that their windows cover.
+
+    ``pads`` are cut off before and after each axis; negative ones add zeros.
+    """
+    n, ci, *extents = x.shape
+    outputs, taps, rank = w.shape[1], w.shape[2:], len(extents)
+    kind = _working_type(x, w, ci * prod(taps))
+    before, after = pads[:rank], pads[rank:]
+    reach = [
+        (e - 1) * s + (k - 1) * d + 1
+        for e, s, k, d in zip(extents, strides, taps, dilations, strict=True)
+    ]
+    # With all that is cut off, and room for what is added.
+    room = [r + max(0, -a) + max(0, -b) for r, b, a in zip(reach, before, after, strict=True)]
+    start = [max(0, -b) for b in before]
+    result = np.zeros((n, group, outputs, *room), kind)
+    images = x.astype(kind).reshape(n, group, ci // group, prod(extents))
+    filters = w.astype(kind).reshape(group, ci // group, outputs, *taps).swapaxes(1, 2)
+    for tap in np.ndindex(*taps):
+        part = filters[(slice(None), slice(None), slice(None), *tap)] @ images
+        spans = tuple(
+            slice(first + t * d, first + t * d + (e - 1) * s + 1, s)
+            for first, t, d, e, s in zip(start, tap, dilations, extents, strides, strict=True)
+        )
+        result[(slice(None), slice(None), slice(None), *spans)] += part.reshape(
+            n, group, outputs, *extents
+        )
+    cut = tuple(
+        slice(max(0, b), size - max(0, a)) for b, a, size in zip(before, after, room, strict=True)
+    )
+    return _from_working(result.reshape(n, group * outputs, *room)[(slice(None),) * 2 + cut], x)
 
 
 def matmul(a: Array, b: Array) -> Array:

@@ -52,6 +52,12 @@ ADVICE = (
 )
 """Advice where outputs of one scale for a tensor are beyond the bound."""
 
+SPREAD = (
+    "    infinities or NaN of the model reached results that do not hang on them:\n"
+    "    layers that are computed with zeros in between spread them (docs/faq.md)"
+)
+"""The reason where infinities spread."""
+
 TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
 """Operations that fixed point computes by tables."""
 
@@ -78,6 +84,8 @@ class OutputError:
     """Elements of the model that are beyond these numbers."""
     off_grid: int
     """Elements of the run that the model would have rounded (to a grid that it states)."""
+    not_finite: int
+    """Elements of the run that are infinite or NaN where the model's are numbers."""
     size: int
 
     passed: bool
@@ -92,6 +100,9 @@ class ModelCheck:
     """The number format whose bound holds: the coarsest that the network is computed in."""
     outputs: tuple[OutputError, ...]
     passed: bool
+    spread: bool = False
+    """True if results are not finite that are in the model, which has infinities or NaN itself:
+    how a layer is computed took these to results that do not hang on them (docs/faq.md)."""
     reason: str = ""
     """The reason why the model was not evaluated, if it was not; ``passed`` then has no meaning."""
 
@@ -111,14 +122,21 @@ class ModelCheck:
         lines.append(f"    {head}")
         for text, row in zip(rows, self.outputs, strict=True):
             lines.append(f"    {text}{_counted(row)}{'' if row.passed else '  <'}")
-        if not PRECISIONS[self.element].relative:
+        if self.spread:
+            lines.append(SPREAD)
+        elif not PRECISIONS[self.element].relative:
             lines.append(ADVICE)
         return "\n".join(lines)
 
 
 def _counted(row: OutputError) -> str:
     """The elements that are counted, of those kinds that there are."""
-    kinds = {"saturated": row.saturated, "clipped": row.clipped, "off the grid": row.off_grid}
+    kinds = {
+        "saturated": row.saturated,
+        "clipped": row.clipped,
+        "off the grid": row.off_grid,
+        "not finite": row.not_finite,
+    }
     return "".join(f", {count:,} {kind}" for kind, count in kinds.items() if count)
 
 
@@ -144,18 +162,18 @@ def beside_model(
     network = network_of(final)
     element = coarsest(_elements(network))
     if source is None:
-        return ModelCheck(element, (), True, "it is not at hand (--model FILE names it)")
+        return ModelCheck(element, (), True, reason="it is not at hand (--model FILE names it)")
     try:
         module, constants = source()
         with np.errstate(all="ignore"):
             whole = interpret(module, constants, inputs)
         wanted = cut(whole)
     except MemoryError:
-        return ModelCheck(element, (), True, "its values do not fit into memory")
+        return ModelCheck(element, (), True, reason="its values do not fit into memory")
     except (TilewrightError, OSError) as error:
-        return ModelCheck(element, (), True, f"it cannot be evaluated: {error}")
+        return ModelCheck(element, (), True, reason=f"it cannot be evaluated: {error}")
     if wanted.keys() != outputs.keys():
-        return ModelCheck(element, (), True, f"its outputs are {', '.join(wanted)}")
+        return ModelCheck(element, (), True, reason=f"its outputs are {', '.join(wanted)}")
     model = network_of(module)
     precision = PRECISIONS[element]
     expected = precision.expected(depth(model), _tables(network))
@@ -170,7 +188,21 @@ def beside_model(
             module, constants, inputs, whole, precision.step, relative=precision.relative
         )
         rows = [_magnified(row, *errors[row.name], precision.most) for row in rows]
-    return ModelCheck(element, tuple(rows), all(row.passed for row in rows))
+    spread = any(row.not_finite for row in rows) and _has_infinities(module, constants, inputs)
+    return ModelCheck(element, tuple(rows), all(row.passed for row in rows), spread)
+
+
+def _has_infinities(module: ModuleOp, constants: WeightSource, inputs: Mapping[str, Array]) -> bool:
+    """Return True if a float of the model is infinite or NaN in a run."""
+    found = False
+
+    def look(_: str, array: Array) -> None:
+        nonlocal found
+        found = found or (is_float(array) and not bool(np.isfinite(array).all()))
+
+    with np.errstate(all="ignore"):
+        _ = interpret(module, constants, inputs, look)
+    return found
 
 
 def depth(network: NetworkOp) -> int:
@@ -213,7 +245,7 @@ def _row(
     wide, got = want.astype(np.float64), run.astype(np.float64)
     largest = float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
     if wide.shape != got.shape:
-        return OutputError(name, largest, inf, inf, 0.0, 0.0, 0, 0, 0, want.size, passed=False)
+        return OutputError(name, largest, inf, inf, 0.0, 0.0, 0, 0, 0, 0, want.size, passed=False)
     with np.errstate(invalid="ignore"):
         same = (wide == got) | (np.isnan(wide) & np.isnan(got))
         error = np.where(same, 0.0, np.abs(got - wide))
@@ -222,8 +254,10 @@ def _row(
     usual = float(np.sqrt(np.mean(np.square(error)))) if error.size else 0.0
     saturated = clipped = off_grid = 0
     if ends is not None:
-        saturated = int(np.count_nonzero((got <= ends[0]) | (got >= ends[1])))
-        clipped = int(np.count_nonzero((wide < ends[0]) | (wide > ends[1])))
+        cut = ~(same & np.isinf(wide))  # Infinities that are the model's are no end of a format.
+        saturated = int(np.count_nonzero(((got <= ends[0]) | (got >= ends[1])) & cut))
+        clipped = int(np.count_nonzero(((wide < ends[0]) | (wide > ends[1])) & cut))
+    not_finite = int(np.count_nonzero(np.isfinite(wide) & ~np.isfinite(got)))
     allowed = expected * largest if is_float(want) else 0.0
     if grid is not None and _says(grid, allowed):
         with np.errstate(invalid="ignore"):
@@ -231,7 +265,7 @@ def _row(
     often = USUAL + (LARGEST - USUAL) / sqrt(max(1, want.size))
     row = OutputError(
         name, largest, worst, usual, LARGEST * allowed, often * allowed, saturated, clipped,
-        off_grid, want.size, passed=False,
+        off_grid, not_finite, want.size, passed=False,
     )  # fmt: skip
     return replace(row, passed=_within(row) and not off_grid)
 

@@ -64,7 +64,7 @@ def test_usual_windows_have_no_zeros_between(
 ) -> None:
     """The decoders of U-Nets and of generators: one convolution on the image as it is."""
     model = single("ConvTranspose", [(1, 8, 5, 6), noise(8, 4, kernel, kernel)], **attributes)
-    operations = list(network_of(check(model).module).body.block.ops)
+    operations = list(network_of(check(model).module).walk())
     (conv,) = (op for op in operations if op.name == "graph.conv")
     assert conv.operands[1].type.get_shape() == (16, 8, taps, taps)  # type: ignore[attr-defined]
 

@@ -18,6 +18,7 @@ from tilewright.graph.interpreter import interpret
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import simplify_pipeline
 from tilewright.graph.passes.rules.phases import fitted
+from tilewright.graph.passes.take_steps import TakeSteps
 from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.targets.base import find_target
@@ -31,6 +32,7 @@ def simplified(model: onnx.ModelProto, machine: Machine = NHWC) -> tuple[int, li
     """Products of the network as imported, and its operations as simplified; both mean the same."""
     imported, feeds = import_onnx(model), feeds_of(model)
     network = network_of(imported.module)
+    TakeSteps().apply(context(machine, imported.weights), imported.module)
     before = products([op for op in network.block.ops if isinstance(op, Operation)])
     want = interpret(imported.module, imported.weights, feeds)
     for entry in simplify_pipeline(machine):

@@ -31,6 +31,7 @@ from tilewright.graph.operations import (
 )
 from tilewright.graph.operations.base import OPERATIONS
 from tilewright.graph.operations.loops import LoopOp
+from tilewright.graph.operations.written import WRITTEN
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
@@ -46,7 +47,7 @@ BY_NAME: dict[str, type[Operation]] = {op.name.removeprefix("graph."): op for op
 
 GRAPH = Dialect(
     "graph",
-    [*OPERATIONS, LoopOp, WeightOp, ScratchOp, OutputOp, YieldOp, KernelOp, NetworkOp],
+    [*OPERATIONS, *WRITTEN, LoopOp, WeightOp, ScratchOp, OutputOp, YieldOp, KernelOp, NetworkOp],
     [],
 )
 """The graph dialect, for a context."""

@@ -23,6 +23,7 @@ from tilewright.graph.passes.quantise import Quantise
 from tilewright.graph.passes.read_short_floats import ReadShortFloats
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.state_scales import StateScales
+from tilewright.graph.passes.take_steps import TakeSteps
 from tilewright.graph.passes.unroll_loops import UnrollLoops
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
@@ -52,6 +53,7 @@ PASSES: dict[str, type[ModulePass]] = {
         ReadShortFloats,
         Simplify,
         StateScales,
+        TakeSteps,
         UnrollLoops,
     )
 }

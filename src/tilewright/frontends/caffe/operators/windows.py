@@ -9,7 +9,9 @@ from typing import Any
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.limits import MAX_EXTENT
 from tilewright.frontends.phases import by_phases, mirrored, spread_out
+from tilewright.frontends.steps import kept
 from tilewright.frontends.windows import Window
+from tilewright.graph.operations.written import ConvTransposeOp
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
@@ -204,6 +206,25 @@ def _refused(at: Lowering, window: _Window, image: SSAValue) -> SSAValue:
 
 
 def _transposed(
+    at: Lowering, window: _Window, image: SSAValue, stored: Array, bias: Array | None
+) -> SSAValue:
+    sizes = window.sizes
+
+    def steps() -> SSAValue:
+        return _transposed_steps(at, window, image, stored, bias)
+
+    def operands() -> list[SSAValue]:
+        constants = [at.constant(stored, "transposed")]
+        return [image, *constants, *([] if bias is None else [at.constant(bias, "added")])]
+
+    return kept(
+        at, ConvTransposeOp, steps, operands,
+        strides=sizes.strides, pads=(*sizes.begins, *sizes.ends), dilations=sizes.dilations,
+        group=window.group,
+    )  # fmt: skip
+
+
+def _transposed_steps(
     at: Lowering, window: _Window, image: SSAValue, stored: Array, bias: Array | None
 ) -> SSAValue:
     sizes, group, nothing, name = window.sizes, window.group, (0, 0), f"{at.title}.weight"

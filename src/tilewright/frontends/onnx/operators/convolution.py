@@ -15,7 +15,9 @@ from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.frontends.onnx.windows import positive, spatial_rank, window_of
 from tilewright.frontends.phases import by_phases, mirrored, spread_out
+from tilewright.frontends.steps import kept
 from tilewright.frontends.windows import Window
+from tilewright.graph.operations.written import ConvTransposeOp
 from tilewright.ir import SSAValue
 
 
@@ -93,6 +95,21 @@ def conv_transpose(at: Lowering) -> Value:
     spans = [(size - 1) * d + 1 for size, d in zip(shape[2:], dilations, strict=True)]
     begins, ends, extra = _transposed_pads(at, sizes[2:], strides, spans)
     window = Window(shape[2:], strides, dilations, begins, ends, ends)
+
+    def steps() -> SSAValue:
+        return _transposed_steps(at, window, extra, group)
+
+    def operands() -> list[SSAValue]:
+        return [at.tensor(index) for index in range(3) if at.has(index)]
+
+    cut = (*begins, *(end - more for end, more in zip(ends, extra, strict=True)))
+    return kept(
+        at, ConvTransposeOp, steps, operands,
+        strides=strides, pads=cut, dilations=dilations, group=group,
+    )  # fmt: skip
+
+
+def _transposed_steps(at: Lowering, window: Window, extra: Sequence[int], group: int) -> SSAValue:
     weights = at.operand(1)
     if isinstance(weights, Constant):
         operand = at.operand(2) if at.has(2) else None
@@ -103,7 +120,7 @@ def conv_transpose(at: Lowering) -> Value:
             return result
     x = spread_out(at, at.tensor(0), window, extra)
     bias = at.tensor(2) if at.has(2) else None
-    window = Window.plain(shape[2:], dilations)
+    window = Window.plain(window.kernel, window.dilations)
     return convolve(at, x, _mirrored(at, group), bias, window, group)
 
 

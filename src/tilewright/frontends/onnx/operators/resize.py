@@ -9,6 +9,8 @@ import numpy as np
 from tilewright.frontends.limits import too_large
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.run_moves import resize_of_run
+from tilewright.frontends.steps import kept
+from tilewright.graph.operations.written import ResampleOp
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
 
@@ -82,12 +84,18 @@ def _along(at: Lowering, x: SSAValue, axis: int, matrix: Array) -> SSAValue:
     shape, dtype = shape_of(x), dtype_of(x)
     wide = dtype if dtype.kind == "f" else np.dtype(np.float32)
     before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
-    flat = at.reshape(at.cast(x, wide), (before, shape[axis], after))
-    left = at.weight(matrix.astype(wide), f"{at.node.name}.axis{axis}")
-    result = at.emit("matmul", at.reshape(left, (1, *matrix.shape)), flat)
-    if dtype != wide:
-        result = at.cast(at.emit("round", result), dtype)
-    return at.reshape(result, (*shape[:axis], matrix.shape[0], *shape[axis + 1 :]))
+
+    def left() -> SSAValue:
+        return at.weight(matrix.astype(wide), f"{at.node.name}.axis{axis}")
+
+    def product() -> SSAValue:
+        flat = at.reshape(at.cast(x, wide), (before, shape[axis], after))
+        result = at.emit("matmul", at.reshape(left(), (1, *matrix.shape)), flat)
+        if dtype != wide:
+            result = at.cast(at.emit("round", result), dtype)
+        return at.reshape(result, (*shape[:axis], matrix.shape[0], *shape[axis + 1 :]))
+
+    return kept(at, ResampleOp, product, lambda: [x, left()], axis=axis)
 
 
 def _matrix(
