@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 import tilewright
-from tests.frontends.onnx.onnx_models import noise, onnxruntime_of, single
+from tests.frontends.onnx.onnx_models import model_of, noise, onnxruntime_of, single
 from tilewright.frontends import phases
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret

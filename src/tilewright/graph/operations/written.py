@@ -42,8 +42,8 @@ class WrittenOp(Operation):
           graph.yield %3 : tensor<1x8x6xf32>
         }
 
-    The first ``written`` operands are the operator's; the steps read any of them, as the arguments of
-    their block.
+    The first ``written`` operands are the operator's; the steps read any of them, as the arguments
+    of their block.
     """
 
     written = opt_prop_def()
