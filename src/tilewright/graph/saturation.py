@@ -11,6 +11,7 @@ tell from one another, and that is followed back from the readers to whatever th
     x * constant   x below low / constant
     min(x, y)      x above the highest y, as the result is then y; max(x, y) in the same way
     views, choices, maxima, casts        the result's own bounds
+    maxima of windows and along axes     what lies far below every maximum: padding
 
 A value's bounds hold for all that read it: the loosest count. What the host reads of its own values
 is not cut: only what the machine reads of them is turned into the machine's numbers.
@@ -45,6 +46,9 @@ ALTOGETHER = 1024.0
 
 FRACTIONS = 256.0
 """A mask times a large negative constant is cut so that 1/256 of it is below the bound, too."""
+
+TWICE = 2.0
+"""How far beyond what was seen of it a value may go."""
 
 FLAT = {"sigmoid": (-16.0, 16.0), "tanh": (-8.0, 8.0)}
 """Functions that are flat beyond these numbers."""
@@ -227,6 +231,8 @@ def _back(
         return -ALTOGETHER, inf
     if name in FLAT:
         return FLAT[name]
+    if name in ("max_pool", "reduce_max", "reduce_min"):
+        return _before_extreme(op, within, seen)
     if within == UNBOUNDED:
         return UNBOUNDED
     if name in ("max", "min") and is_real(op.result):
@@ -251,6 +257,19 @@ def _back(
         least, most = -most, -least
     # Twice, as the other one may go beyond what was seen of it.
     return low - 2 * max(most, 0.0), high - 2 * min(least, 0.0)
+
+
+def _before_extreme(op: Operation, within: Bounds, seen: Seen) -> Bounds:
+    """The bounds of what maxima, or minima, are taken of.
+
+    What lies below every maximum changes nothing. It is cut only where it is far below, as a
+    padding of -1e9 is: elements of the image itself are left as they are.
+    """
+    (low, high), far = within, TWICE * max(map(abs, seen(op.result)))
+    least, most = seen(op.inputs[0])
+    if op.operation == "reduce_min":
+        return low, min(high, far) if most > FAR * far else high
+    return max(low, -far) if least < -FAR * far else low, high
 
 
 def _before_factor(

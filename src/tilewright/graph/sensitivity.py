@@ -12,6 +12,7 @@ large where a result hangs on a comparison that is about equal.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -105,14 +106,15 @@ def rounding_errors(
     """
     generator = np.random.default_rng(seed)
 
-    def rounded(array: Array) -> Array:
+    def rounded(array: Array, start: np.uint32) -> Array:
         if not is_float(array) or not array.size:
             return array
-        noise = generator.random(array.shape, np.float32)
-        noise -= 0.5
         if relative:
+            noise = _drawn(array, start)
             noise *= step * array.astype(np.float32, copy=False)
         else:
+            noise = generator.random(array.shape, np.float32)
+            noise -= 0.5
             finite = np.isfinite(array)
             noise *= step * float(np.abs(array[finite]).max(initial=0))
             noise[array == 0] = 0
@@ -120,15 +122,30 @@ def rounding_errors(
         return array + noise.astype(array.dtype)
 
     worst, squares = dict.fromkeys(plain, 0.0), dict.fromkeys(plain, 0.0)
-    for _ in range(runs):
+    for start in generator.integers(2**32, size=runs, dtype=np.uint32):
         with np.errstate(all="ignore"):
-            results = interpret(module, weights, inputs, rounding=rounded)
+            results = interpret(module, weights, inputs, rounding=partial(rounded, start=start))
             for name, array in results.items():
                 apart = np.abs(array.astype(np.float64) - plain[name].astype(np.float64))
                 apart = np.where(np.isfinite(apart), apart, 0.0)
                 worst[name] = max(worst[name], float(apart.max(initial=0.0)))
                 squares[name] += float(np.mean(np.square(apart))) if apart.size else 0.0
     return {name: (worst[name], (squares[name] / runs) ** 0.5) for name in plain}
+
+
+def _drawn(array: Array, start: np.uint32) -> Array:
+    """Numbers from -1/2 to 1/2 for the numbers of an array: equal ones are rounded alike, as they
+    are by a format, so that a row of equal scores stays one and 1 - 1 is 0.
+
+    The bits of a float32 are mixed as MurmurHash3 ends (Appleby, 2011), from a ``start`` of each
+    run.
+    """
+    bits = array.astype(np.float32).reshape(-1).view(np.uint32)
+    bits ^= start
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        bits ^= bits >> np.uint32(shift)
+        bits *= np.uint32(factor)
+    return (bits.astype(np.float32) * np.float32(2.0**-32) - np.float32(0.5)).reshape(array.shape)
 
 
 def is_float(array: Array) -> bool:

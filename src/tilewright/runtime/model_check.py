@@ -15,12 +15,14 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import KernelOp, NetworkOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.interpreter import WeightSource, interpret
 from tilewright.graph.operation import Operation
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.graph.represented import ends_of, grid_of
+from tilewright.graph.saturation import as_seen
 from tilewright.graph.sensitivity import is_float, rounding_errors
+from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.ir.types import Array, FixedType, element_name, tensor_type
 from tilewright.numerics.element_types import ElementType
@@ -47,8 +49,8 @@ MAGNIFIED = 4.0
 """The allowed ratio of an output's error to the errors of runs with randomly rounded operands."""
 
 ADVICE = (
-    "    one range holds for a whole tensor: calibrate with real samples (--calibration), then\n"
-    "    let tilewright diff name the layer that differs"
+    "    one range holds for a whole tensor: let tilewright diff name the layer that\n"
+    "    differs; calibrate with real samples (--calibration) where that is not done"
 )
 """Advice where outputs of one scale for a tensor are beyond the bound."""
 
@@ -57,6 +59,12 @@ SPREAD = (
     "    layers that are computed with zeros in between spread them (docs/faq.md)"
 )
 """The reason where infinities spread."""
+
+ENDLESS = (
+    "    the model gives infinities or NaN, of which its numbers here have none: leave\n"
+    "    the nodes that compute them to the host (--keep-float)"
+)
+"""The reason where a format of one scale has no such number."""
 
 TABLED = (*FUNCTIONS, "softmax", "log_softmax", "lrn", "div", "pow", "reciprocal")
 """Operations that fixed point computes by tables."""
@@ -100,9 +108,11 @@ class ModelCheck:
     """The number format whose bound holds: the coarsest that the network is computed in."""
     outputs: tuple[OutputError, ...]
     passed: bool
-    spread: bool = False
-    """True if results are not finite that are in the model, which has infinities or NaN itself:
-    how a layer is computed took these to results that do not hang on them (docs/faq.md)."""
+    causes: tuple[str, ...] = ()
+    """What is known of the reasons why outputs are beyond the bound."""
+    masked: tuple[str, ...] = ()
+    """The softmax nodes with rows that are masked altogether, by numbers beside which the scores
+    are lost in the run's numbers; looked for where an output is beyond the format's own bound."""
     reason: str = ""
     """The reason why the model was not evaluated, if it was not; ``passed`` then has no meaning."""
 
@@ -115,6 +125,7 @@ class ModelCheck:
             return (
                 f"from the model: {row.max_error:.3g} of {row.largest:.3g} at most, "
                 f"rms {row.rms_error:.3g}{_counted(row)}; bound of {self.element}"
+                f"{self._masked()}"
             )
         heads = ["output", "largest", "error", "allowed", "rms", "allowed"]
         head, *rows = table([heads, *map(_cells, self.outputs)], 1)
@@ -122,11 +133,15 @@ class ModelCheck:
         lines.append(f"    {head}")
         for text, row in zip(rows, self.outputs, strict=True):
             lines.append(f"    {text}{_counted(row)}{'' if row.passed else '  <'}")
-        if self.spread:
-            lines.append(SPREAD)
-        elif not PRECISIONS[self.element].relative:
-            lines.append(ADVICE)
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.causes]) + self._masked()
+
+    def _masked(self) -> str:
+        if not self.masked:
+            return ""
+        return (
+            f"\n    rows of {', '.join(map(printable, self.masked))} are masked altogether, and "
+            f"{self.element}\n    has not the digits for scores beside such masks"
+        )
 
 
 def _counted(row: OutputError) -> str:
@@ -183,26 +198,46 @@ def beside_model(
         _row(name, want, outputs[name], ends_of(values[name], weights), expected, grids[name])
         for name, want in wanted.items()
     ]
-    if not all(_within(row) for row in rows):
+    near = all(_within(row) for row in rows)
+    if not near:
         errors = rounding_errors(
             module, constants, inputs, whole, precision.step, relative=precision.relative
         )
         rows = [_magnified(row, *errors[row.name], precision.most) for row in rows]
-    spread = any(row.not_finite for row in rows) and _has_infinities(module, constants, inputs)
-    return ModelCheck(element, tuple(rows), all(row.passed for row in rows), spread)
+    passed = all(row.passed for row in rows)
+    infinite, masked = (False, ()) if near else _looked(module, constants, inputs)
+    causes: list[str] = []
+    if infinite and any(row.not_finite for row in rows):
+        causes.append(SPREAD)
+    elif not precision.relative and not passed:
+        endless = any(not np.isfinite(want).all() for want in wanted.values() if is_float(want))
+        causes += [ENDLESS] if endless else [] if masked else [ADVICE]
+    return ModelCheck(element, tuple(rows), passed, tuple(causes), masked)
 
 
-def _has_infinities(module: ModuleOp, constants: WeightSource, inputs: Mapping[str, Array]) -> bool:
-    """Return True if a float of the model is infinite or NaN in a run."""
-    found = False
+def _looked(
+    module: ModuleOp, constants: WeightSource, inputs: Mapping[str, Array]
+) -> tuple[bool, tuple[str, ...]]:
+    """Whether a float of the model is infinite or NaN in a run, and its softmax nodes with rows
+    that are masked altogether."""
+    infinite, masked, names = False, dict[str, None](), value_names(module)
+    scores = {
+        names[op.inputs[0]]: (op.node_name or names[op.result], int(op.get("axis", -1)))
+        for op in network_of(module).operations
+        if op.operation == "softmax" and not isinstance(op.inputs[0].owner, WeightOp)
+    }
 
-    def look(_: str, array: Array) -> None:
-        nonlocal found
-        found = found or (is_float(array) and not bool(np.isfinite(array).all()))
+    def look(name: str, array: Array) -> None:
+        nonlocal infinite
+        infinite = infinite or (is_float(array) and not bool(np.isfinite(array).all()))
+        if name in scores:
+            node, axis = scores[name]
+            if np.isnan(as_seen(array, axis)).all(axis=axis).any():
+                masked[node] = None
 
     with np.errstate(all="ignore"):
-        _ = interpret(module, constants, inputs, look)
-    return found
+        _ = interpret(module, constants, inputs, look, names=names)
+    return infinite, tuple(masked)
 
 
 def depth(network: NetworkOp) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tilewright.graph.operation import Operation
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import VIEWS, compiler, constant, operations_of
+from tilewright.graph.passes.points import LOWEST
 from tilewright.graph.saturation import maskable
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext
@@ -19,6 +21,9 @@ from tilewright.ir.passes import CompilerContext
 MOST_JOINED = 64
 """Operands that one node may join, two at a time, for the accelerator to do it: each pair is a
 kernel with a program of its own, which takes longer to make than anyone would wait for."""
+
+CARRYING = (*VIEWS, "add", "sub", "neg", "select", "gather", "log_softmax")
+"""Operations that give infinities of their operands' infinities."""
 
 
 def _long_joins(steps: Sequence[Operation]) -> set[Operation]:
@@ -39,23 +44,32 @@ def _long_joins(steps: Sequence[Operation]) -> set[Operation]:
 
 
 def _without_numbers(network: NetworkOp, ctx: CompilerContext) -> set[Operation]:
-    """Operations with constants that numbers of a scale have not: infinities and NaN, but for
-    -infinity in masks, which is as good as a low number (graph/saturation.py)."""
+    """Operations that read what numbers of a scale have not: constants with infinities, NaN or
+    -3.4e38, and what sums and choices take over of them, but for -infinity in masks, which is as
+    good as a low number (graph/saturation.py)."""
     if ctx.machine.number.kind == "float":
         return set()
+    # What the coarsest binary point does not hold, masks of -3.4e38, is as good as -infinity.
+    bits = ctx.machine.fixed_bits
+    limit = 2.0 ** (bits - 1 - LOWEST) if bits else inf
     endless: dict[SSAValue, bool] = {}
     for op in network.block.ops:
         array = constant(op.result, ctx) if isinstance(op, WeightOp) else None
-        if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all():
-            endless[op.results[0]] = bool(np.all(np.isfinite(array) | np.isneginf(array)))
+        if array is None or array.dtype.kind != "f":
+            continue
+        low = array < -limit
+        if low.any() or not np.isfinite(array).all():
+            endless[op.results[0]] = bool(np.all(np.isfinite(array) | low))
     masks = maskable(network, ctx.weights) if any(endless.values()) else set[SSAValue]()
     said = {value for value, lowest in endless.items() if lowest and value in masks}
-    return {
-        op
-        for op in network.operations
-        if any(value in endless and value not in said for value in op.inputs)
-        or (op.operation == "pad" and not np.isfinite(op.get("value", 0.0)))
-    }
+    unsayable, carried = set[Operation](), endless.keys() - said
+    for op in network.operations:
+        read = any(value in carried and value not in masks for value in op.inputs)
+        if read or (op.operation == "pad" and not np.isfinite(op.get("value", 0.0))):
+            unsayable.add(op)
+        if op.operation in CARRYING and not carried.isdisjoint(op.inputs):
+            carried.add(op.result)
+    return unsayable
 
 
 def _with_the_rest_of_their_nodes(steps: Sequence[Operation]) -> None:
