@@ -48,7 +48,7 @@ FRACTIONS = 256.0
 """A mask times a large negative constant is cut so that 1/256 of it is below the bound, too."""
 
 TWICE = 2.0
-"""How far beyond what was seen of it a value may go."""
+"""The allowance for values beyond those that were seen, as a factor."""
 
 FLAT = {"sigmoid": (-16.0, 16.0), "tanh": (-8.0, 8.0)}
 """Functions that are flat beyond these numbers."""

@@ -109,12 +109,13 @@ class ModelCheck:
     outputs: tuple[OutputError, ...]
     passed: bool
     causes: tuple[str, ...] = ()
-    """What is known of the reasons why outputs are beyond the bound."""
+    """Known reasons, in the words of the report, why outputs are beyond the bound."""
     masked: tuple[str, ...] = ()
     """The softmax nodes with rows that are masked altogether, by numbers beside which the scores
     are lost in the run's numbers; looked for where an output is beyond the format's own bound."""
     reason: str = ""
-    """The reason why the model was not evaluated, if it was not; ``passed`` then has no meaning."""
+    """The reason why the model was not evaluated, if it was not; ``passed`` then is False only
+    where the model itself gives fewer elements."""
 
     def __str__(self) -> str:
         """One line where all is well, else a table of the outputs."""
@@ -186,6 +187,8 @@ def beside_model(
     except MemoryError:
         return ModelCheck(element, (), True, reason="its values do not fit into memory")
     except (TilewrightError, OSError) as error:
+        if isinstance(error, TilewrightError) and error.problems[0].code == "input-part":
+            return ModelCheck(element, (), False, reason=f"its results are smaller: {error}")
         return ModelCheck(element, (), True, reason=f"it cannot be evaluated: {error}")
     if wanted.keys() != outputs.keys():
         return ModelCheck(element, (), True, reason=f"its outputs are {', '.join(wanted)}")

@@ -14,6 +14,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from tilewright.errors import refuse
 from tilewright.graph.checks import check_alike, check_order
 from tilewright.graph.dialect import YieldOp
 from tilewright.graph.operation import Attributes, Operation, Type
@@ -26,7 +27,7 @@ from tilewright.ir import (
     opt_prop_def,
     region_def,
 )
-from tilewright.ir.types import Array, tensor_type
+from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.numerics import pointwise, reference
 
 Kind = TypeVar("Kind", bound="WrittenOp")
@@ -170,5 +171,36 @@ class ResampleOp(WrittenOp):
         )  # fmt: skip
 
 
-WRITTEN: tuple[type[WrittenOp], ...] = (ConvTransposeOp, ResampleOp)
+@irdl_op_definition
+class PartOp(WrittenOp):
+    """The part of x along ``axis`` from a start, a second operand of one element, to ``span``
+    behind it, by ``step``.
+
+    As a slice has it: bounds count from the end where they are negative, and are cut to the axis. A
+    part that then has not the elements of the result is refused (``input-part``).
+    """
+
+    name = "graph.part"
+    axis = opt_prop_def()
+    span = opt_prop_def()
+    step = opt_prop_def()
+    DEFAULTS: ClassVar[Attributes] = {"axis": 0, "span": 1, "step": 1}
+
+    def meaning(self, *arrays: Array) -> Array:
+        """The slice; raises TilewrightError where it is smaller than the result."""
+        x, start = arrays[0], int(arrays[1].reshape(-1)[0])
+        axis = self.integer("axis", 0, x.ndim - 1)
+        end, extent = start + int(self.get("span")), x.shape[axis]
+        part = slice(start, end, int(self.get("step")))
+        result = np.take(x, range(*part.indices(extent)), axis)
+        if result.shape != shape_of(self.result):
+            raise refuse(
+                "input-part",
+                f"the part from {start} to {end} does not lie within {extent} elements",
+                repr(self.node_name),
+            )
+        return result
+
+
+WRITTEN: tuple[type[WrittenOp], ...] = (ConvTransposeOp, PartOp, ResampleOp)
 """The operators that keep their steps."""

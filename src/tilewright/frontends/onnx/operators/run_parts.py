@@ -9,8 +9,10 @@ import numpy as np
 from tilewright.frontends.moves import stretch
 from tilewright.frontends.onnx.limits import MAX_DIMENSIONS
 from tilewright.frontends.onnx.lowering import Lowering, dtype_of
+from tilewright.frontends.steps import kept
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
+from tilewright.graph.operations.written import PartOp
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -25,7 +27,7 @@ def slice_of_run(at: Lowering) -> SSAValue | None:
     """The result of a Slice whose starts are computed at run time; None if its size is not known.
 
     Its elements are gathered: a part that would reach beyond the operand ends in repetitions of
-    the last element, where ONNX would give fewer elements.
+    the last element, where ONNX would give fewer elements. Checks know that (``PartOp``).
     """
     if at.version < 10 or (at.constant(1) is not None and at.constant(2) is not None):
         return None
@@ -39,19 +41,21 @@ def slice_of_run(at: Lowering) -> SSAValue | None:
     value, sizes = at.tensor(0), at.shape(0)
     for number, (start, end, axis, step) in enumerate(zip(starts, ends, axes, steps, strict=True)):
         axis = at.axis(axis, len(sizes))
+        span = end[1] - start[1]
         if start[0] is None and end[0] is None:
-            first, stop, by = slice(start[1], end[1], step).indices(sizes[axis])
-            count = len(range(first, stop, by))
-            places = at.weight(np.arange(first, first + count * by, by), f"{at.node.name}.places")
+            count = len(range(*slice(start[1], end[1], step).indices(sizes[axis])))
         elif start[0] == end[0]:
-            count = len(range(0, end[1] - start[1], step))
-            ramp = at.weight(np.arange(count) * step, f"{at.node.name}.ramp")
-            places = at.emit("add", number_at(at, at.tensor(1), number), ramp)
+            count = len(range(0, span, step))
         else:
             return None
         if not 1 <= count <= sizes[axis]:
             return None
-        value = at.emit("gather", value, places, axis=axis)
+        if start[0] is None:
+            first, _, by = slice(start[1], end[1], step).indices(sizes[axis])
+            places = at.weight(np.arange(first, first + count * by, by), f"{at.node.name}.places")
+            value = at.emit("gather", value, places, axis=axis)
+            continue
+        value = _part(at, value, number_at(at, at.tensor(1), number), axis, span, step)
     return value
 
 
@@ -64,6 +68,16 @@ def number_at(at: Lowering, value: SSAValue, number: int) -> SSAValue:
 def numbers_at(at: Lowering, value: SSAValue) -> list[Term] | None:
     """The elements of a short list of integers; None for any other tensor."""
     return _terms(at, value, _DEPTH)
+
+
+def _part(at: Lowering, x: SSAValue, start: SSAValue, axis: int, span: int, step: int) -> SSAValue:
+    """The elements along an axis from a computed start to ``span`` behind it."""
+
+    def gathered() -> SSAValue:
+        ramp = at.weight(np.arange(0, span, step), f"{at.node.name}.ramp")
+        return at.emit("gather", x, at.emit("add", start, ramp), axis=axis)
+
+    return kept(at, PartOp, gathered, lambda: [x, start], axis=axis, span=span, step=step)
 
 
 def _terms(at: Lowering, value: SSAValue, depth: int) -> list[Term] | None:
