@@ -184,6 +184,23 @@ def test_what_loses_against_the_other_operand_is_cut(name: str) -> None:
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("lowest", [-1e9, -3.4028235e38])
+def test_a_padding_below_all_maxima_is_cut(lowest: float) -> None:
+    """Elements of the image are not, however low they are."""
+    net = Net(s=(1, 2, 6, 6))
+    padded = net.op("pad", net.given["s"], pads=(0, 0, 1, 1, 0, 0, 1, 1), value=lowest)
+    net.done(net.op("max_pool", padded, kernel=[3, 3], strides=[2, 2]))
+    image = np.random.default_rng(2).normal(0, 3, (1, 2, 6, 6)).astype(np.float32)
+    found = net.run({"s": image})
+    seen = {value: finite_range(array) for value, array in found.items()}
+    bounds = dict.fromkeys(found, UNBOUNDED) | bounds_of(net.network, lambda value: seen[value])
+    assert -64 < bounds[padded][0] < image.min()
+    want, got = (list(net.run({"s": image}, cut).values())[-1] for cut in (None, bounds))
+    np.testing.assert_array_equal(got, want)
+    seen[padded] = finite_range(image)
+    assert bounds_of(net.network, lambda value: seen[value])[padded] == UNBOUNDED
+
+
 def test_masks_among_the_inputs_are_found() -> None:
     net = Net(s=SHAPE, m=(5, 5), kept=(5,), other=(5,))
     left = net.op("mul", net.op("sub", 1.0, net.given["kept"]), -1e4)

@@ -217,6 +217,93 @@ def test_attention_takes_masks_as_inputs(kind: int, target: str, tmp_path: Path)
     assert error <= NEAR.get(target, 2**-8) * np.abs(drawn["v"]).max()
 
 
+@pytest.mark.few(3)
+@pytest.mark.parametrize("target", ["cambricon-x", "zu2", *FIXED])
+@pytest.mark.parametrize("calibrated", [True, False])
+@pytest.mark.parametrize("lowest", [-1e9, LOWEST])
+@pytest.mark.parametrize("shape", [[1, 4, 15], [1, 4, 9, 9]])
+def test_paddings_before_maxima_set_no_binary_point(
+    shape: list[int], lowest: float, calibrated: bool, target: str, tmp_path: Path
+) -> None:
+    axes = len(shape) - 2
+    pads = np.array([0, 0, *[1] * axes] * 2)
+    weights = np.random.default_rng(3).normal(0, 0.2, (6, 4, *[3] * axes)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["t"], pads=[1] * 2 * axes),
+        helper.make_node("Pad", ["t", "pads", "lowest"], ["u"]),
+        helper.make_node("MaxPool", ["u"], ["y"], kernel_shape=[3] * axes, strides=[2] * axes),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "padded",
+        [helper.make_tensor_value_info("x", FLOAT, shape)],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+        [
+            numpy_helper.from_array(array, name)
+            for name, array in (("w", weights), ("pads", pads), ("lowest", np.float32(lowest)))
+        ],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    inputs = {"x": np.random.default_rng(4).normal(size=shape).astype(np.float32)}
+    executable = tilewright.compile(path, target, calibration=[inputs] if calibrated else None)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found, (want,) = executable.run(inputs), session.run(None, inputs)
+    assert executable.check(inputs, found).passed
+    assert np.abs(found["y"] - want).max() <= NEAR.get(target, 2**-8) * np.abs(want).max()
+
+
+@pytest.mark.parametrize("lowest", [-np.inf, LOWEST])
+def test_log_softmax_keeps_what_no_binary_point_holds(lowest: float, tmp_path: Path) -> None:
+    mask = np.where(ABOVE, np.float32(lowest), np.float32(0))
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Add", ["s", "c"], ["x"]),
+        helper.make_node("LogSoftmax", ["x"], ["y"], axis=-1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "logarithms",
+        [helper.make_tensor_value_info(name, *PLAIN[name]) for name in "qk"],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+        [numpy_helper.from_array(mask, "c")],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    inputs = {name: array for name, array in sample("added", 1).items() if name in "qk"}
+    executable = tilewright.compile(path, "cambricon-x", calibration=[inputs])
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found, (want,) = executable.run(inputs)["y"], session.run(None, inputs)
+    assert executable.check(inputs, {"y": found}).passed
+    np.testing.assert_array_equal(found < -1e30, want < -1e30)
+    seen = want > -1e30
+    np.testing.assert_allclose(found[seen], want[seen], atol=2**-8 * np.abs(want[seen]).max())
+
+
+@pytest.mark.parametrize("number", [-1e4, -1e9])
+def test_a_row_that_is_masked_altogether_is_told(number: float, tmp_path: Path) -> None:
+    """In float32 -1e4 keeps the scores beside it; a format of 16 bits does not."""
+    path = tmp_path / "model.onnx"
+    onnx.save(model("computed" + f" {number:g}"), path)
+    inputs = sample(f"computed {number:g}", 1)
+    inputs["m"] = np.zeros_like(inputs["m"])
+    seen = sample(f"computed {number:g}", 2)
+    for target in ("cambricon-x", "ascend910"):
+        executable = tilewright.compile(path, target, calibration=[seen])
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        found, (want,) = executable.run(inputs), session.run(None, inputs)
+        check = executable.check(inputs, found)
+        far = np.abs(found["y"] - want).max() > 0.05 * np.abs(want).max()
+        if far:
+            assert not check.passed
+            assert "masked altogether" in str(check.model)
+            assert "calibrate" not in str(check.model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", [*TARGETS, "cpu", "sunway", "examples/machines/mixed.toml"])
 @pytest.mark.parametrize(

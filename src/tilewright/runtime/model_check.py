@@ -20,7 +20,7 @@ from tilewright.graph.interpreter import WeightSource, interpret
 from tilewright.graph.operation import Operation
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.graph.represented import ends_of, grid_of
-from tilewright.graph.saturation import as_seen
+from tilewright.graph.saturation import ALTOGETHER
 from tilewright.graph.sensitivity import is_float, rounding_errors
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
@@ -235,7 +235,7 @@ def _looked(
         infinite = infinite or (is_float(array) and not bool(np.isfinite(array).all()))
         if name in scores:
             node, axis = scores[name]
-            if np.isnan(as_seen(array, axis)).all(axis=axis).any():
+            if not (array.max(axis=axis) > -ALTOGETHER).all():
                 masked[node] = None
 
     with np.errstate(all="ignore"):
