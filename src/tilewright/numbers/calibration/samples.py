@@ -67,7 +67,7 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
 
 def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]:
     """Normally distributed numbers; masks, or what may be one, leave out about one in six.
-    Integers of 8 bits are pixels or quantised numbers, and take all values."""
+    Integers of 8 or 16 bits are pixels, sound or quantised numbers, and take all values."""
     sample, masks = dict[str, Array](), masks_given(network)
     for name, value in network.inputs:
         numbers = random.standard_normal(tensor_type(value).get_shape())
@@ -77,8 +77,9 @@ def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]
         elif chosen is not None and is_real(value):
             numbers = np.where(numbers > MASKED, numbers, -np.inf)
         dtype = element_dtype(tensor_type(value).element_type)
-        if dtype.itemsize == 1 and dtype.kind in "iu":
-            numbers = random.integers(0, 256, numbers.shape) + np.iinfo(dtype).min
+        if dtype.itemsize <= 2 and dtype.kind in "iu":
+            count = 1 << 8 * dtype.itemsize
+            numbers = random.integers(0, count, numbers.shape) + np.iinfo(dtype).min
         sample[name] = numbers.astype(dtype)
     return sample
 

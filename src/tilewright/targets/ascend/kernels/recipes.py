@@ -37,6 +37,9 @@ from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Place, Statement
 
 FLOATS = ("half", "float")
+LARGEST = (2 - 2.0**-23) * 2.0**127
+"""The largest finite float."""
+
 NUMBERS = (*FLOATS, "int32_t")
 
 
@@ -243,6 +246,19 @@ RECIPES: dict[str, Recipe] = {
     "log": _unary("vln"),
     "copy": _unary("vmuls", "1.0f"),
     "neg": _unary("vmuls", "-1.0f"),
+    # x ** 0.5, where the root of minus infinity is no number: both infinities become the positive
+    # one, x - x, which is 0, is added to all else, and makes 0 of -0.
+    "root": _function(
+        Step("vmax", "t", ("x", "low")),
+        Step("vmin", "t", ("t", "high")),
+        Step("vsub", "u", ("x", "t")),
+        Step("vabs", "u", ("u",)),
+        Step("vadd", "t", ("t", "u")),
+        Step("vsqrt", "out", ("t",)),
+        temporaries="t u",
+        low=number(-LARGEST),
+        high=number(LARGEST),
+    ),
     "square": Recipe(1, {t: t for t in FLOATS}, (Step("vmul", "out", ("x", "x")),)),
     "cube": _function(Step("vmul", "t", ("x", "x")), Step("vmul", "out", ("t", "x"))),
     "reciprocal": _function(Step("vdiv", "out", ("one", "x")), temporaries="", one="1.0f"),

@@ -25,7 +25,7 @@ from tilewright.targets.ascend.lowering.tiled import tiled_kernel
 from tilewright.targets.ascend.machine import BLOCK
 from tilewright.tile.dialect import ProgramOp
 
-POWERS = {1.0: "copy", 2.0: "square", 3.0: "cube", 0.5: "sqrt", -1.0: "reciprocal"}
+POWERS = {1.0: "copy", 2.0: "square", 3.0: "cube", 0.5: "root", -1.0: "reciprocal"}
 """Exponents that have a recipe."""
 
 
