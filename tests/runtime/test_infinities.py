@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnx
 import pytest
@@ -75,7 +77,11 @@ def test_an_imported_operator_keeps_infinities_within_its_windows(model: onnx.Mo
 def test_a_check_sees_wrong_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have no part in what the model means."""
     right = phases._merged  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(phases, "_merged", lambda axes, weights: right(axes, weights) * 1.01)
+
+    def wrong(axes: Sequence[phases.Axis], weights: np.ndarray) -> np.ndarray:
+        return right(axes, weights) * 1.01
+
+    monkeypatch.setattr(phases, "_merged", wrong)
     executable = tilewright.compile(import_onnx(TRANSPOSED), "cpu")
     feeds = {"x0": noise(1, 6, 9, 9, seed=3)}
     check = executable.check(feeds, executable.run(feeds))
@@ -101,3 +107,16 @@ def test_text_of_operators_with_steps_is_read_again() -> None:
     assert not has_steps(again)
     ((_, got),) = interpret(again, imported.weights, feeds).items()
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "ascend910", "ascend310"])
+def test_the_power_one_half_of_infinities(target: str) -> None:
+    """Of minus infinity it is infinity, and of -0 it is 0, where a root gives neither."""
+    model = single("Pow", [(2, 4), np.array(0.5, np.float32)])
+    x = np.array([[-np.inf, np.inf, np.nan, -0.0], [0.25, -4, 9, 1e-3]], np.float32)
+    executable = tilewright.compile(import_onnx(model), target)
+    (found,) = executable.run({"x0": x}).values()
+    ((_, want),) = onnxruntime_of(model, {"x0": x}).items()
+    np.testing.assert_allclose(found, want, rtol=1e-3)
+    assert not np.signbit(found[0, 3])
+    assert executable.check({"x0": x}, {"y0": found}).passed

@@ -284,6 +284,38 @@ def test_log_softmax_keeps_what_no_binary_point_holds(lowest: float, tmp_path: P
     np.testing.assert_allclose(found[seen], want[seen], atol=2**-8 * np.abs(want[seen]).max())
 
 
+@pytest.mark.parametrize("target", ["cambricon-x", "zu2"])
+def test_the_range_of_integers_of_16_bits_is_their_types(target: str, tmp_path: Path) -> None:
+    """Without calibration, too."""
+    weights = np.random.default_rng(3).normal(0, 0.2, (6, 4, 3, 3)).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["f"], to=FLOAT),
+        helper.make_node("Mul", ["f", "s"], ["t"]),
+        helper.make_node("Conv", ["t", "w"], ["y"], pads=[1] * 4),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sound",
+        [helper.make_tensor_value_info("x", TensorProto.INT16, [1, 4, 9, 9])],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+        [
+            numpy_helper.from_array(weights, "w"),
+            numpy_helper.from_array(np.float32(2**-15), "s"),
+        ],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    random = np.random.default_rng(4)
+    inputs = {"x": random.integers(-(2**15), 2**15, (1, 4, 9, 9)).astype(np.int16)}
+    executable = tilewright.compile(path, target)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found, (want,) = executable.run(inputs), session.run(None, inputs)
+    assert executable.check(inputs, found).passed
+    assert np.abs(found["y"] - want).max() <= NEAR.get(target, 2**-8) * np.abs(want).max()
+
+
 @pytest.mark.parametrize("number", [-1e4, -1e9])
 def test_a_row_that_is_masked_altogether_is_told(number: float, tmp_path: Path) -> None:
     """In float32 -1e4 keeps the scores beside it; a format of 16 bits does not."""

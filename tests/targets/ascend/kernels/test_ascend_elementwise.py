@@ -67,6 +67,7 @@ EXACT: dict[str, Function] = {
     "neg": lambda x, _: -x,
     "copy": lambda x, _: x,
     "sqrt": lambda x, _: np.sqrt(x),
+    "root": lambda x, _: np.sqrt(x),
     "square": lambda x, _: x * x,
     "clamp": lambda x, _: np.clip(x, x.dtype.type(-1), x.dtype.type(2)),
     "quantise": lambda x, _: np.clip(np.rint(np.float32(x) / np.float32(0.06)) + 3, -128, 127),
@@ -102,7 +103,7 @@ FUNCTIONS: dict[str, tuple[Function, float]] = {
 """What float64 gives, and how many times a float's 2**-23 the result may be off: of itself or, next
 to 0, of numbers near 1."""
 
-POSITIVE = ("log", "sqrt", "reciprocal")
+POSITIVE = ("log", "sqrt", "root", "reciprocal")
 SCALARS = {
     "clamp": ("-1", "2"),
     "hard_sigmoid": ("-1.0f", "2.0f"),
