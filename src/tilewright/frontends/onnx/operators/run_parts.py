@@ -71,7 +71,7 @@ def numbers_at(at: Lowering, value: SSAValue) -> list[Term] | None:
 
 
 def _part(at: Lowering, x: SSAValue, start: SSAValue, axis: int, span: int, step: int) -> SSAValue:
-    """The elements along an axis from a computed start to ``span`` behind it."""
+    """The elements along an axis from a computed start to ``span`` after it."""
 
     def gathered() -> SSAValue:
         ramp = at.weight(np.arange(0, span, step), f"{at.node.name}.ramp")
