@@ -174,7 +174,7 @@ class ResampleOp(WrittenOp):
 @irdl_op_definition
 class PartOp(WrittenOp):
     """The part of x along ``axis`` from a start, a second operand of one element, to ``span``
-    behind it, by ``step``.
+    after it, by ``step``.
 
     As a slice has it: bounds count from the end where they are negative, and are cut to the axis. A
     part that then has not the elements of the result is refused (``input-part``).
