@@ -22,6 +22,7 @@ from tilewright.graph.weights import digest_of
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import PassRunner
 from tilewright.runtime.executable import Executable
+from tilewright.runtime.output_sizes import cut_to_sizes
 from tilewright.targets.cpu.runner import CpuRunner
 
 TOGETHER = 12
@@ -32,7 +33,7 @@ def interpreted(trials: Sequence[Trial]) -> Outcome:
     """A test on the graph interpreter."""
     for trial in trials:
         got = interpret(trial.imported.module, trial.imported.weights, trial.feeds)
-        outcome = trial.judge(got.values())
+        outcome = trial.judge(cut_to_sizes(trial.imported.ends, got).values())
         if outcome.result != PASSED:
             return outcome
     return Outcome(PASSED)
@@ -98,9 +99,12 @@ def run_built(package: Package, library: Path, trial: Trial) -> Outcome:
     """Run a trial on the library of its network, or of an equal one."""
     with patch("tilewright.targets.cpu.runner.load_library", lambda *_: library):
         runner = CpuRunner(package.executable.directory / "program")
-    ordered = [trial.feeds[name] for name, _ in network_of(trial.imported.module).inputs]
+    network = network_of(trial.imported.module)
+    ordered = [trial.feeds[name] for name, _ in network.inputs]
     feeds = {info.name: array for info, array in zip(runner.inputs, ordered, strict=True)}
-    return trial.judge(runner.run(feeds).outputs.values())
+    names, arrays = (name for name, _ in network.outputs), runner.run(feeds).outputs.values()
+    outputs = cut_to_sizes(trial.imported.ends, dict(zip(names, arrays, strict=True)))
+    return trial.judge(outputs.values())
 
 
 @contextmanager

@@ -29,21 +29,21 @@ KEPT = 8
 
 _KNOWN: Mapping[tuple[int, ...], str] = {
     (0,): """
-        BlackmanWindow ConstantOfShape HammingWindow HannWindow If NonZero Unique
+        BlackmanWindow ConstantOfShape HammingWindow HannWindow If
     """,
     (0, 1): "Loop",
     (0, 1, 2): "Range",
-    (0, 1, 2, 3, 4): "MelWeightMatrix NonMaxSuppression",
+    (0, 1, 2, 3, 4): "MelWeightMatrix",
     (1,): """
-        AffineGrid CenterCropPad Compress CumProd CumSum Expand OneHot ReduceL1 ReduceL2
+        AffineGrid CenterCropPad CumProd CumSum Expand OneHot ReduceL1 ReduceL2
         ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-        ReduceSumSquare Reshape Split Squeeze Tile TopK Trilu Unsqueeze Upsample
+        ReduceSumSquare Reshape Split Squeeze Tile Trilu Unsqueeze Upsample
     """,
     (1, 2): "Col2Im DFT Dropout",
     (1, 2, 3): "Pad Resize",
     (1, 2, 3, 4): "Slice",
     (1, 3): "STFT",
-    (2,): "MaxUnpool",
+    (2,): "MaxUnpool NonMaxSuppression",
     (4,): "GRU LSTM RNN",
 }
 CONSTANT_OPERANDS: Mapping[str, tuple[int, ...]] = {

@@ -195,10 +195,12 @@ class Executable:
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """Name, shape and dtype of every output."""
+        """Name, shape and dtype of every output; a size that a run computes is the most there."""
         from tilewright.codegen.program.interface import TensorInfo
 
-        return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.outputs)
+        sizes = {end.size for end in self.manifest.output_sizes}
+        stated = (tensor for tensor in self.manifest.outputs if tensor.name not in sizes)
+        return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in stated)
 
     @cached_property
     def content(self) -> Path:

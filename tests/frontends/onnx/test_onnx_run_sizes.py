@@ -195,6 +195,14 @@ CASES = {
         )
         for order in (0, 1)
     },
+    **{
+        f"unique_rows_{order}": Case(
+            [node("Unique", ["x"], ["y", "first", "inverse", "counts"], sorted=order, axis=axis)],
+            [{"x": RNG.integers(0, k, (3, 7, 2)).astype(np.float32)} for k in (1, 2, 30)],
+            {"y": FLOAT, "first": INT, "inverse": INT, "counts": INT},
+        )
+        for order, axis in ((0, 1), (1, -1))
+    },
     "suppression": suppression(5),
     "suppression_of_one": suppression(1, batch=1),
     "suppression_of_middles": suppression(100, center=1),

@@ -17,6 +17,7 @@ from tests.targets.cpu.test_builds import USER
 from tests.targets.cpu.test_integers import LANES, groups, images, matrices, windows
 
 import tilewright
+from tilewright.graph.interpreter import interpret
 from tilewright.targets.cpu import capabilities
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.passes.choose_methods import ChooseMethods
@@ -193,14 +194,15 @@ def run_under_sanitizers(
         inputs[info.name] = array
         files.append(tmp_path / f"in{number}.bin")
         array.tofile(files[-1])
-    outputs = [tmp_path / f"out{number}.bin" for number in range(len(made.outputs))]
+    stated = made.manifest.outputs
+    outputs = [tmp_path / f"out{number}.bin" for number in range(len(stated))]
     name = next(p.stem for p in (program / "include").glob("*.h"))
     ran = subprocess.run(
         [program / name, *files, *outputs], env=OPTIONS, capture_output=True, check=False
     )
     assert ran.returncode == 0, ran.stderr.decode()
-    expected = made.reference(inputs)
-    for info, file in zip(made.outputs, outputs, strict=True):
+    expected = interpret(made.graph, made.weights, inputs)
+    for info, file in zip(stated, outputs, strict=True):
         found = np.fromfile(file, info.dtype).reshape(info.shape)
         np.testing.assert_allclose(found, expected[info.name], rtol=1e-3, atol=1e-4)
     return [kernel.schedule for kernel in made.manifest.kernels]

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import elements_along
+from tilewright.frontends.moves import element_at, elements_along
 from tilewright.frontends.onnx.decided import ended, first, gathered, ramp, room
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.ir.types import dtype_of
+from tilewright.ir.types import dtype_of, shape_of
 
 
 def kept_first(at: Lowering, kept: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -124,16 +124,13 @@ def range_of_run(at: Lowering) -> Value:
 def unique(at: Lowering) -> Sequence[Value]:
     """The different elements: sorted, or in the order in which they first come; where they first
     come, which one each element is, and how often each comes."""
-    if "axis" in at.attributes and len(at.shape(0)) > 1:
-        raise at.refuse("it compares whole slices along an axis", code="onnx-shape")
-    count = math.prod(at.shape(0))
+    x, axis = at.reshape(at.tensor(0), (math.prod(at.shape(0)),)), 0
+    if "axis" in at.attributes:
+        x, axis = at.tensor(0), at.axis(at.integer("axis"), len(at.shape(0)))
+    count = shape_of(x)[axis]
     name, most = room(at, most=count)
-    x = at.reshape(at.tensor(0), (count,))
-    order = at.emit("arg_sort", x, axis=0, descending=False)
-    ordered = at.emit("gather", x, order, axis=0)
+    order, same = _ordered(at, x, axis)
     begins = at.weight(np.arange(count) == 0, f"{at.node.name}.begin")
-    before = at.weight(np.maximum(np.arange(count) - 1, 0), f"{at.node.name}.before")
-    same = at.emit("equal", ordered, at.emit("gather", ordered, before, axis=0))
     begins = at.emit("bit_or", begins, at.emit("bit_not", same))
     starts, found = kept_first(at, begins)
     # The group of each element in order, and then of each where it stands.
@@ -147,14 +144,42 @@ def unique(at: Lowering) -> Sequence[Value]:
     ends = at.emit("select", last, following, at.made(count, following, "end"))
     counts = at.emit("sub", ends, places)
     firsts = at.emit("gather", order, places, axis=0)
-    values = at.emit("gather", ordered, places, axis=0)
     if not at.integer("sorted", 1):
         valid = at.emit("less", ramp(at, most), at.reshape(found, (1,)))
         key = at.emit("select", valid, firsts, at.made(count, firsts, "none"))
         by_first = at.emit("arg_sort", key, axis=0, descending=False)
-        values, firsts, counts = (
-            at.emit("gather", each, by_first, axis=0) for each in (values, firsts, counts)
-        )
+        firsts, counts = (at.emit("gather", each, by_first, axis=0) for each in (firsts, counts))
         rank = at.emit("arg_sort", by_first, axis=0, descending=False)
         inverse = at.emit("gather", rank, inverse, axis=0)
-    return [values, firsts, inverse, counts]
+    return [at.emit("gather", x, firsts, axis=axis), firsts, inverse, counts]
+
+
+MOST_COLUMNS = 256
+"""Elements of a slice whose order is found, one after another."""
+
+
+def _ordered(at: Lowering, x: SSAValue, axis: int) -> tuple[SSAValue, SSAValue]:
+    """The order of the slices along an axis, by their first elements that differ, and whether each
+    is the same as the one before."""
+    shape = shape_of(x)
+    count, columns = shape[axis], math.prod(shape) // shape[axis]
+    if columns > MOST_COLUMNS:
+        raise at.refuse(f"slices have {columns} elements; {MOST_COLUMNS} are compared")
+    turned = at.transpose(x, [axis, *(n for n in range(len(shape)) if n != axis)])
+    rows = at.reshape(turned, (count, columns))
+    order: SSAValue | None = None
+    # Sorted by the last elements first: sorts leave equal ones in order.
+    for column in reversed(range(columns)):
+        key = element_at(at, rows, 1, column)
+        if order is None:
+            order = at.emit("arg_sort", key, axis=0, descending=False)
+            continue
+        key = at.emit("gather", key, order, axis=0)
+        places = at.emit("arg_sort", key, axis=0, descending=False)
+        order = at.emit("gather", order, places, axis=0)
+    assert order is not None
+    ordered = at.emit("gather", rows, order, axis=0)
+    before = at.weight(np.maximum(np.arange(count) - 1, 0), f"{at.node.name}.before")
+    same = at.emit("equal", ordered, at.emit("gather", ordered, before, axis=0))
+    whole = at.emit("reduce_min", at.cast(same, np.int32), axes=(1,), keep_dims=False)
+    return order, at.cast(whole, np.bool_)
