@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from math import inf
@@ -58,6 +59,8 @@ def bench(
             trust=trust_library,
         )
         compile_seconds = time.perf_counter() - start
+        # The processor time of other programs, which is the C compiler's.
+        c_compiler_seconds = os.times().children_user
         arrays = inputs_for(executable.inputs, inputs, random)
         executable.runner.threads = threads
         executable.run(arrays, profile=True)
@@ -82,6 +85,7 @@ def bench(
             "maximum": max(times),
         },
         "compile_seconds": compile_seconds,
+        "c_compiler_seconds": c_compiler_seconds,
         "profile": executable.summary(),
     }
     if as_json:
@@ -94,4 +98,10 @@ def bench(
         f"{'simulated' if simulated else 'measured'} {duration(middle)}"
         + ("" if simulated else spread)
         + f"; compiled in {compile_seconds:.2f} s"
+        + _by_the_compiler(c_compiler_seconds)
     )
+
+
+def _by_the_compiler(seconds: float) -> str:
+    """The C compiler's share, where it was at work."""
+    return f" ({seconds:.2f} s of processor time by the C compiler)" if seconds >= 0.01 else ""

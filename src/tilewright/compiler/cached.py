@@ -131,6 +131,7 @@ def obtained(
                 repr(str(path)), "write models to a new file and rename it",
             )  # fmt: skip
         if directory is None:
+            progress("build the program", 0, 0)
             # A package for another processor, or without a C compiler: its run will say so.
             with suppress(TilewrightError):
                 target.runner(place / PROGRAM).prepare()
