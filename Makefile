@@ -29,7 +29,7 @@ help:
 	@echo "make durations"
 	@echo "             write build/durations.txt: how long each test took when it was last run"
 	@echo "make check   lint, types, tests of the files that differ from main and a few of every room"
-	@echo "make docs    write docs/api.md and the pictures anew (needs Chromium)"
+	@echo "make docs    write docs/api.md, docs/limits.md and the pictures anew (needs Chromium)"
 	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
 	@echo "make fuzz-ascend"
@@ -141,6 +141,7 @@ check: $(VENV)/.check
 
 docs: $(VENV)/.test
 	$(RUN) docs/api.py
+	$(RUN) docs/limits.py
 	$(RUN) docs/report_picture.py
 
 format: $(VENV)/.check

@@ -39,9 +39,10 @@ def test_the_sample_in_python_runs(
     assert list((tmp_path / "lenet5-saved/libraries").glob("*.so"))
 
 
-def test_api_page_is_up_to_date() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "api.py"))["page"]
-    assert (ROOT / "docs" / "api.md").read_text() == page(), "run: make docs"
+@pytest.mark.parametrize("name", ["api", "limits"])
+def test_generated_pages_are_up_to_date(name: str) -> None:
+    page = runpy.run_path(str(ROOT / "docs" / f"{name}.py"))["page"]
+    assert (ROOT / "docs" / f"{name}.md").read_text() == page(), "run: make docs"
 
 
 def test_the_picture_is_what_the_script_draws() -> None:
