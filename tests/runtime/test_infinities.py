@@ -76,12 +76,12 @@ def test_an_imported_operator_keeps_infinities_within_its_windows(model: onnx.Mo
 
 def test_a_check_sees_wrong_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have no part in what the model means."""
-    right = phases._merged  # pyright: ignore[reportPrivateUsage]
+    right = phases.merged_phases
 
     def wrong(axes: Sequence[phases.Axis], weights: np.ndarray) -> np.ndarray:
         return right(axes, weights) * 1.01
 
-    monkeypatch.setattr(phases, "_merged", wrong)
+    monkeypatch.setattr(phases, "merged_phases", wrong)
     executable = tilewright.compile(import_onnx(TRANSPOSED), "cpu")
     feeds = {"x0": noise(1, 6, 9, 9, seed=3)}
     check = executable.check(feeds, executable.run(feeds))

@@ -60,7 +60,7 @@ def quantise(state: CompilationState) -> None:
             )
     numbers = state.numbers
     if numbers is None:
-        if state.samples is not None and number.kind == "float":
+        if state.samples is not None and number.kind == "float" and not number.is_narrow:
             state.notes.append(f"calibration data are not used: {number.name} has no scales")
         return
     check_numbers(state)

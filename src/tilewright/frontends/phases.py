@@ -131,7 +131,7 @@ def _by_axes(
         taps = weights.reshape(*weights.shape[:2], 1, -1)
         y = _by_axes(at, image, (ONE, *axes), taps, bias, group, name)
         return None if y is None else at.reshape(y, (*shape_of(y)[:2], shape_of(y)[3]))
-    merged = _merged(axes, weights.reshape(group, ci // group, -1, *weights.shape[2:]))
+    merged = merged_phases(axes, weights.reshape(group, ci // group, -1, *weights.shape[2:]))
     repeated = None
     if bias is not None and not isinstance(bias, SSAValue):
         each = np.broadcast_to(bias.reshape(group, 1, -1), (group, phases, co // group))
@@ -195,7 +195,7 @@ def _interleaved(at: Emitter, y: SSAValue, axes: Sequence[Axis], group: int) -> 
     return at.reshape(y, (batch, co, *(axis.count * axis.stride for axis in axes)))
 
 
-def _merged(axes: Sequence[Axis], weights: Array) -> Array:
+def merged_phases(axes: Sequence[Axis], weights: Array) -> Array:
     """[group, ci / group, co / group, taps...] as [group phases co, ci / group, taps...]."""
     group, inputs, outputs = weights.shape[:3]
     strides, kernel = [axis.stride for axis in axes], [axis.kernel for axis in axes]

@@ -262,8 +262,14 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         shapes = {tensor.name: tensor for tensor in self.outputs}
         for end in self.output_sizes:
             size, cut = shapes.get(end.size), shapes.get(end.output)
-            known = size is not None and (size.shape, size.dtype) == ((), "int64")
-            if not known or cut is None or end.axis >= len(cut.shape):
+            known = size is not None and size.shape == () and size.dtype in ELEMENTS
+            if (
+                size is None
+                or not known
+                or not ELEMENTS[size.dtype].is_integer
+                or cut is None
+                or end.axis >= len(cut.shape)
+            ):
                 raise JsonError(f"{end.output}: {end.size} is not the size of its axis {end.axis}")
         listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
         named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}

@@ -52,7 +52,7 @@ def parsed_here(data: bytes, title: str) -> tuple[Any, Array]:
 def network_from(program: Any) -> Imported:
     """An export or a text as a network."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "_parsed", parsed_here)
+        patch.setattr(reader, "parsed", parsed_here)
         return import_stablehlo(program)
 
 

@@ -48,11 +48,11 @@ def read_program(source: str | Path | bytes | Exported) -> Source:
         if len(data) > MAX_FILE_BYTES:
             reason = f"it has more than {MAX_FILE_BYTES} bytes"
             raise refuse("stablehlo-too-large", reason, where=title)
-    document, blobs = _parsed(data, title)
+    document, blobs = parsed(data, title)
     return Source(program_of(document, blobs, title), hashlib.sha256(data).hexdigest(), title)
 
 
-def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
+def parsed(data: bytes, title: str) -> tuple[Any, Array]:
     """Parse a program in the worker process: return its document, and the bytes of the
     constants."""
     worker = Path(__file__).with_name("worker.py")

@@ -86,7 +86,7 @@ def _terms(at: Lowering, value: SSAValue, depth: int) -> list[Term] | None:
     count = math.prod(shape)
     if len(shape) > 1 or count > MAX_DIMENSIONS or dtype_of(value).kind not in "iu":
         return None
-    if isinstance(owner, WeightOp):
+    if isinstance(owner, WeightOp) and owner.symbol.data in at.network.weights:
         array = at.network.weights.get(owner.symbol.data)
         return [(None, int(number)) for number in array.reshape(-1)]
     if isinstance(owner, Operation) and depth:
