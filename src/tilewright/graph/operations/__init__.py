@@ -11,7 +11,9 @@ from tilewright.graph.operation import Operation
 from tilewright.graph.operations import (
     attention,
     binary,
+    blocked,
     convolution,
+    decoding,
     indexing,
     logic,
     matrix,
@@ -34,7 +36,8 @@ from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
 FAMILIES = (
-    *(attention, binary, convolution, indexing, logic, matrix, normalisation, numbers),
+    *(attention, binary, blocked, convolution, decoding, indexing, logic, matrix),
+    *(normalisation, numbers),
     *(pieces, pointwise, pooling, quantisation, reductions, separable, sparse, views),
     *(windows, winograd),
 )
