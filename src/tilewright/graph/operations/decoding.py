@@ -52,8 +52,8 @@ class RotateOp(Operation):
         return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=2)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims m, h, d | t, the positions that there are."""
-        return self.nest(operands, result, "m h d, t d, 0 -> m h d")
+        """Dims m, h, d | u, the positions that there are."""
+        return self.nest(operands, result, "m h d, u d, 0 -> m h d")
 
 
 def first_row(position: Array, most: int) -> int:
@@ -115,10 +115,10 @@ class CachedAttentionOp(Operation):
         return result
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims g (groups), m, r (heads of a group), e | d, t, l (tokens, in blocks), p."""
-        heads = shape_of(self.inputs[0])[1] // shape_of(self.inputs[1])[1]
-        new, read = "m g d, m g e", f"g*{heads}+r"
-        notation = f"m {read} d, {new}, 0, t g d l, p g e -> m {read} e"
+        """Dims g (groups), m, r (heads of a group), e | d, u, l (tokens, in blocks), p."""
         groups = shape_of(self.inputs[1])[1]
-        extents = {"g": groups, "r": heads, "l": KEYS}
-        return self.nest(operands, result, notation, extents, order="g m r e d t l p")
+        heads = shape_of(self.inputs[0])[1] // groups
+        head = f"g*{heads}+r"
+        notation = f"m {head} d, m g d, m g e, 0, u g d l, p g e -> m {head} e"
+        extents = {"g": groups, "r": heads}
+        return self.nest(operands, result, notation, extents, order="g m r e d u l p")
