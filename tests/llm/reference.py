@@ -1,31 +1,44 @@
-"""Llama's architecture in NumPy, from the tensors that gguf's own functions dequantise."""
+"""Llama's architecture in NumPy, in float64."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from gguf import GGUFReader
-from gguf.quants import dequantize
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
 
 class Reference:
-    """A model in float64, with keys and values of the tokens that it was given."""
+    """A model, with keys and values of the tokens that it was given."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, fields: Mapping[str, Any], weights: Mapping[str, Floats]) -> None:
+        self.weights = weights
+        self.fields = {name.removeprefix("llama."): value for name, value in fields.items()}
+        self.past: list[list[Floats]] = []
+        self.length = 0
+
+    @classmethod
+    def of_file(cls, path: Path) -> Reference:
+        """The model of a file, which the package ``gguf`` reads and dequantises."""
+        from gguf import GGUFReader
+        from gguf.quants import dequantize
+
         reader = GGUFReader(path)
-        self.weights = {
+        weights = {
             tensor.name: dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
             for tensor in reader.tensors
         }
-        self.fields = {
-            name.removeprefix("llama."): field.contents() for name, field in reader.fields.items()
+        wanted = ("llama.", "general.")
+        fields = {
+            name: field.contents()
+            for name, field in reader.fields.items()
+            if name.startswith(wanted)
         }
-        self.past: list[list[Floats]] = []
-        self.length = 0
+        return cls(fields, weights)
 
     def forward(self, tokens: list[int]) -> Floats:
         """Logits [tokens, vocabulary] of further tokens."""

@@ -19,7 +19,9 @@ def llm_command(
     ] = None,
     context: Annotated[
         int | None,
-        typer.Option("--context", min=1, help="Tokens of the cache [default: the model's, or 2048]."),
+        typer.Option(
+            "--context", min=1, help="Tokens of the cache [default: the model's, or 2048]."
+        ),
     ] = None,
     chunk: Annotated[
         int, typer.Option("--chunk", min=1, max=512, help="Tokens that are read at once.")

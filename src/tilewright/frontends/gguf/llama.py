@@ -92,9 +92,7 @@ class _Emitter(Emitter):
     TYPED: ClassVar[bool] = False
 
 
-def chunk_network(
-    file: GgufFile, model: Llama, *, rows: int, context: int, name: str
-) -> Imported:
+def chunk_network(file: GgufFile, model: Llama, *, rows: int, context: int, name: str) -> Imported:
     """The network of a chunk of ``rows`` tokens, with a cache of ``context`` in lasting memory.
 
     Inputs are tokens [rows], the number of tokens that the cache has (position [1]), and the row of
@@ -207,9 +205,7 @@ class _Writer:
         self.read.add(f"{name}.weight")
         scale = self.file.floats(f"{name}.weight", (self.model.width,))
         scale_value = self.at.weight(scale, name)
-        return self.at.emit(
-            "layer_norm", x, scale_value, epsilon=self.model.epsilon, centred=False
-        )
+        return self.at.emit("layer_norm", x, scale_value, epsilon=self.model.epsilon, centred=False)
 
     def operands(self, weight: Blocks) -> tuple[SSAValue, SSAValue]:
         """Codes and scales of a matrix as constants."""

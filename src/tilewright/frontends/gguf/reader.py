@@ -1,7 +1,8 @@
-"""GGUF files, read by the package ``gguf``: metadata, and tensors as blocks or floats.
+"""GGUF files: metadata, and tensors as blocks or floats.
 
-The format is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; blocks are those
-that the package's ``quants`` defines. A row of a tensor [n, k] is a run of blocks:
+The format is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, with the blocks of
+its tensor types. Every length is checked before it is used: the package ``gguf`` would follow a
+false one for hours, and takes seconds for a vocabulary. A row of a tensor [n, k] is a run of blocks:
 
 | type | numbers | bytes of a block |
 |---|---|---|
@@ -16,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.numerics.arrays import Array
 from tilewright.numerics.blocks import Blocks
 
-FLOATS = ("F32", "F16")
+FLOATS = {"F32": np.float32, "F16": np.float16}
 """Types of tensors that are plain floats."""
 
 
@@ -65,20 +67,18 @@ class GgufFile:
         kind, _, data = self._checked(name, shape)
         if kind not in FLOATS:
             raise self.refuse(f"{name} is {kind}, not floats")
-        return data.reshape(shape).astype(np.float32)
+        return np.array(data.reshape(shape), np.float32)
 
     def matrix(self, name: str, shape: tuple[int, int]) -> Blocks | Array:
         """A matrix [n, k]: in blocks, or floats of 16 or 32 bits as they are."""
         kind, _, data = self._checked(name, shape)
         if kind in FLOATS:
-            return data.reshape(shape)
+            return np.array(data.reshape(shape))
         if kind not in _READERS:
             known = ", ".join((*FLOATS, *_READERS))
             raise self.refuse(f"{name} is {kind}", code="gguf-type", help=f"types are {known}")
-        count, size, take = _READERS[kind]
-        if shape[1] % count:
-            raise self.refuse(f"{name} has rows of {shape[1]}, not whole blocks of {count}")
-        return take(data.reshape(shape[0], shape[1] // count, size))
+        count, size = next(sizes for known, *sizes in TYPES.values() if known == kind)
+        return _READERS[kind](data.reshape(shape[0], shape[1] // count, size))
 
     def _checked(self, name: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], Array]:
         if self.shape(name) != shape:
@@ -90,31 +90,121 @@ def read_gguf(path: Path) -> GgufFile:
     """Read a file; tensors are views of it in memory. Refuses (``gguf-file``) what is none, is cut
     off, or states sizes that it does not have."""
     try:
-        from gguf import GGUFReader
-    except ImportError:
-        raise refuse(
-            "gguf-missing", "the package gguf, which reads such files, is not installed",
-            help="pip install 'tilewright[llm]'",
-        ) from None  # fmt: skip
-    try:
-        reader = GGUFReader(path, "r")
-        fields = {name: field.contents() for name, field in reader.fields.items()}
-        tensors = {
-            tensor.name: (
-                tensor.tensor_type.name,
-                tuple(map(int, reversed(tensor.shape))),
-                tensor.data,
-            )
-            for tensor in reader.tensors
-        }
+        data = np.memmap(path, np.uint8, "r")
     except OSError as error:
         raise refuse("gguf-file", error.strerror or "cannot be read", repr(str(path))) from error
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, struct.error) as error:
-        raise refuse(
-            "gguf-file", f"is no whole GGUF file: {' '.join(str(error).split())[:200]}",
-            repr(str(path)),
-        ) from error  # fmt: skip
-    return GgufFile(path, fields, tensors)
+    except ValueError:  # An empty file cannot be mapped.
+        data = np.empty(0, np.uint8)
+    try:
+        return GgufFile(path, *_Cursor(data).content())
+    except (ValueError, struct.error) as error:
+        reason = f"is no whole GGUF file: {' '.join(str(error).split())[:200]}"
+        raise refuse("gguf-file", reason, repr(str(path))) from error
+
+
+_STRING, _ARRAY = 8, 9
+"""Types of values that have a length."""
+
+_VALUES = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+"""Codes of plain values, with the letters that ``struct`` has for them."""
+
+_LEAST = {_STRING: 8, _ARRAY: 12, **{kind: struct.calcsize(c) for kind, c in _VALUES.items()}}
+"""Bytes of a value of each type at least."""
+
+_DEEP = 4
+"""Arrays within one another at most."""
+
+
+class _Cursor:
+    """A place in a file; what lies beyond its end raises ValueError."""
+
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self.data, self.view, self.at = data, memoryview(data), 0
+
+    def content(self) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...], Array]]]:
+        """The metadata and the tensors of a whole file."""
+        if bytes(self.view[:4]) != b"GGUF":
+            raise ValueError("it does not begin with GGUF")
+        self.at = 4
+        version = self.number("I")
+        if version not in (2, 3):
+            raise ValueError(f"version {version}")
+        tensors, count = self.number("Q"), self.counted(13)
+        fields: dict[str, Any] = {}
+        for _ in range(count):
+            key = self.text()
+            fields[key] = self.value(self.number("I"))
+        if tensors * 24 > len(self.data):
+            raise ValueError(f"{tensors} tensors do not fit into {len(self.data)} bytes")
+        told = [self.tensor() for _ in range(tensors)]
+        step = fields.get("general.alignment", 32)
+        if not isinstance(step, int) or not 0 < step <= 1 << 20:
+            raise ValueError(f"an alignment of {step}")
+        start = -(-self.at // step) * step
+        return fields, {name: self.placed(start, *rest) for name, *rest in told}
+
+    def number(self, letter: str) -> Any:
+        """A plain value."""
+        size = struct.calcsize(letter)
+        (value,) = struct.unpack(f"<{letter}", self.taken(size))
+        return value
+
+    def taken(self, size: int) -> memoryview:
+        """So many bytes."""
+        if size > len(self.view) - self.at:
+            raise ValueError(f"{size} bytes at {self.at} of {len(self.view)}")
+        self.at += size
+        return self.view[self.at - size : self.at]
+
+    def counted(self, least: int) -> int:
+        """A number of what takes so many bytes each at least."""
+        count = self.number("Q")
+        if count * least > len(self.view) - self.at:
+            raise ValueError(f"it states {count} entries at {self.at}, more than there are bytes")
+        return count
+
+    def text(self) -> str:
+        """A string; what is no UTF-8 raises UnicodeDecodeError, a ValueError."""
+        return str(self.taken(self.number("Q")), "utf-8")
+
+    def value(self, kind: int, depth: int = 0) -> Any:
+        """A value of a type."""
+        if kind == _STRING:
+            return self.text()
+        if kind in _VALUES:
+            return self.number(_VALUES[kind])
+        if kind != _ARRAY or depth == _DEEP:
+            raise ValueError(f"a value of type {kind}")
+        inner = self.number("I")
+        if inner not in _LEAST:
+            raise ValueError(f"values of type {inner}")
+        count = self.counted(_LEAST[inner])
+        if inner in _VALUES:
+            letter = _VALUES[inner]
+            return [*struct.unpack(f"<{count}{letter}", self.taken(count * _LEAST[inner]))]
+        return [self.value(inner, depth + 1) for _ in range(count)]
+
+    def tensor(self) -> tuple[str, int, tuple[int, ...], int]:
+        """Name, type, shape and offset of a tensor."""
+        name, rank = self.text(), self.number("I")
+        if rank > 4:
+            raise ValueError(f"{name[:80]} has rank {rank}")
+        shape = tuple(reversed([self.number("Q") for _ in range(rank)]))
+        return name, self.number("I"), shape, self.number("Q")
+
+    def placed(
+        self, start: int, kind: int, shape: tuple[int, ...], offset: int
+    ) -> tuple[str, tuple[int, ...], Array]:
+        """Type, shape and data of a tensor: floats, or bytes of blocks; none of other types."""
+        name, count, size = TYPES.get(kind, (f"of type {kind}", 1, 0))
+        elements = prod(shape)
+        if elements % count or (shape and shape[-1] % count):
+            raise ValueError(f"a tensor of {name} with rows of {shape[-1]}")
+        self.at = start + offset
+        content = np.frombuffer(self.taken(elements // count * size), np.uint8)
+        if name in FLOATS:
+            content = content.view(FLOATS[name])
+        return name, shape, content
 
 
 _Bytes = NDArray[np.uint8]
@@ -155,10 +245,15 @@ def _q6_k(data: _Bytes) -> Blocks:
     return Blocks(codes, scales.reshape(rows, -1), bits=8, zero=32)
 
 
-_READERS = {
-    "Q4_0": (32, 18, _q4_0),
-    "Q4_1": (32, 20, _q4_1),
-    "Q8_0": (32, 34, _q8_0),
-    "Q6_K": (256, 210, _q6_k),
+_READERS = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q8_0": _q8_0, "Q6_K": _q6_k}
+"""What reads rows of blocks of each type."""
+
+TYPES = {
+    0: ("F32", 1, 4),
+    1: ("F16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    8: ("Q8_0", 32, 34),
+    14: ("Q6_K", 256, 210),
 }
-"""Numbers and bytes of a block of each type, and what reads rows of blocks."""
+"""Name of each type that is read by its number, with the numbers and the bytes of a block."""

@@ -137,6 +137,3 @@ class BlockGatherOp(BlockOperation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims m, k | v (rows), j, z."""
         return self.nest(operands, result, "v j, v z, m -> m k")
-
-
-

@@ -11,6 +11,7 @@ from tilewright.codegen.c.source import Writer, literal
 from tilewright.graph.operations.decoding import KEYS
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.planning.blocks import register_tiles, runs_of
+from tilewright.targets.cpu.primitives.chain import loaded, stored
 from tilewright.targets.cpu.primitives.code import (
     KernelCode,
     function,
@@ -19,7 +20,6 @@ from tilewright.targets.cpu.primitives.code import (
     write_call,
     write_vectors,
 )
-from tilewright.targets.cpu.primitives.chain import loaded, stored
 
 BLOCK = 256
 """Tokens whose scores lie on the stack."""
@@ -58,7 +58,9 @@ def emit_rotate(instance: Instance, code: KernelCode, writer: Writer) -> None:
 
 def _write_first(inner: Writer, pointer: str, most: int) -> None:
     """The position of the first row, cut to what there is."""
-    inner.line(f"const long first = *{pointer} < 0 ? 0 : *{pointer} > {most} ? {most} : *{pointer};")
+    inner.line(
+        f"const long first = *{pointer} < 0 ? 0 : *{pointer} > {most} ? {most} : *{pointer};"
+    )
 
 
 class _Sizes:
@@ -111,9 +113,7 @@ def _write_kept(inner: Writer, sizes: _Sizes) -> None:
         inner.line(f"values[place * {groups * size} + i] = {sizes.v}[j * {sizes.new[1]} + i];")
 
 
-def _write_heads(
-    inner: Writer, instance: Instance, sizes: _Sizes, start: int, count: int
-) -> None:
+def _write_heads(inner: Writer, instance: Instance, sizes: _Sizes, start: int, count: int) -> None:
     """A few heads of one token: block by block of the tokens before it."""
     lanes, size, parts = instance.lanes, sizes.size, sizes.parts
     each = f"UNROLL for (int r = 0; r < {count}; r++)"
@@ -125,7 +125,7 @@ def _write_heads(
     with inner.block(f"for (long begin = 0; begin < end; begin += {BLOCK})"):
         inner.line(f"const long some = end - begin < {BLOCK} ? end - begin : {BLOCK};")
         with inner.block(f"for (long t = 0; t < some; t += {lanes})"):
-            token = f"(begin + t)"
+            token = "(begin + t)"
             inner.line(
                 f"const float *k = keys + {token} / {KEYS} * {sizes.groups * size * KEYS}"
                 f" + {token} % {KEYS};"
