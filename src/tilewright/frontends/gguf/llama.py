@@ -1,8 +1,8 @@
 """The architecture of Llama as a network that reads a chunk of tokens after those of a cache.
 
 Touvron et al., "LLaMA: open and efficient foundation language models", 2023: layers of root mean
-square normalisation, attention with rotated queries and keys, and a product of two products (Shazeer,
-"GLU variants improve transformer", 2020). Names of tensors and metadata are those of GGUF.
+square normalisation, attention with rotated queries and keys, and a product of two products
+(Shazeer, "GLU variants improve transformer", 2020). Tensors and metadata have GGUF's names.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class _Writer:
             for part in parts
         )
         q, k = (self.at.emit("rotate", each, self.table, self.position) for each in (q, k))
-        keys = self.kept((self.context // KEYS, model.groups, model.size, KEYS))
-        values = self.kept((self.context, model.groups, model.size))
+        keys = self.kept((model.groups, self.context // KEYS, model.size, KEYS))
+        values = self.kept((model.groups, self.context, model.size))
         scale = 1 / math.sqrt(model.size)
         y = self.at.emit("cached_attention", q, k, v, self.position, keys, values, scale=scale)
         y = self.at.reshape(y, (rows, wide))

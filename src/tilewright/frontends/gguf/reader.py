@@ -2,14 +2,15 @@
 
 The format is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, with the blocks of
 its tensor types. Every length is checked before it is used: the package ``gguf`` would follow a
-false one for hours, and takes seconds for a vocabulary. A row of a tensor [n, k] is a run of blocks:
+false one for hours, and takes seconds for a vocabulary. A row of a tensor [n, k] is a run of
+blocks:
 
 | type | numbers | bytes of a block |
 |---|---|---|
 | Q8_0 | 32 | scale (float16), 32 signed bytes |
 | Q4_0 | 32 | scale, 16 bytes: number i in the lower half of byte i, i + 16 in the upper; less 8 |
 | Q4_1 | 32 | scale, minimum (float16), 16 bytes as above |
-| Q6_K | 256 | 128 bytes of lower halves, 64 of upper pairs of bits, 16 signed scales, scale; less 32 |
+| Q6_K | 256 | 128 bytes of lower halves, 64 of upper pairs, 16 signed scales, scale; less 32 |
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class _Cursor:
     """A place in a file; what lies beyond its end raises ValueError."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
-        self.data, self.view, self.at = data, memoryview(data), 0
+        self.data, self.view, self.at = data, data.data, 0
 
     def content(self) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...], Array]]]:
         """The metadata and the tensors of a whole file."""
@@ -141,7 +142,7 @@ class _Cursor:
         if not isinstance(step, int) or not 0 < step <= 1 << 20:
             raise ValueError(f"an alignment of {step}")
         start = -(-self.at // step) * step
-        return fields, {name: self.placed(start, *rest) for name, *rest in told}
+        return fields, {name: self.placed(start, *rest) for name, rest in told}
 
     def number(self, letter: str) -> Any:
         """A plain value."""
@@ -184,13 +185,13 @@ class _Cursor:
             return [*struct.unpack(f"<{count}{letter}", self.taken(count * _LEAST[inner]))]
         return [self.value(inner, depth + 1) for _ in range(count)]
 
-    def tensor(self) -> tuple[str, int, tuple[int, ...], int]:
-        """Name, type, shape and offset of a tensor."""
+    def tensor(self) -> tuple[str, tuple[int, tuple[int, ...], int]]:
+        """Name, and type, shape and offset of a tensor."""
         name, rank = self.text(), self.number("I")
         if rank > 4:
             raise ValueError(f"{name[:80]} has rank {rank}")
         shape = tuple(reversed([self.number("Q") for _ in range(rank)]))
-        return name, self.number("I"), shape, self.number("Q")
+        return name, (self.number("I"), shape, self.number("Q"))
 
     def placed(
         self, start: int, kind: int, shape: tuple[int, ...], offset: int
@@ -217,12 +218,13 @@ def _halves(data: _Bytes) -> Array:
 
 def _nibbles(data: _Bytes) -> _Bytes:
     """The lower halves of each block's bytes, then the upper ones; rows of codes."""
-    return np.concatenate([data & 15, data >> 4], axis=-1).reshape(len(data), -1)
+    codes = np.concatenate([data & 15, data >> 4], axis=-1)
+    return codes.astype(np.uint8).reshape(len(data), -1)
 
 
 def _q8_0(data: _Bytes) -> Blocks:
-    codes = (data[..., 2:] ^ 128).reshape(len(data), -1)
-    return Blocks(codes, _halves(data[..., :2]), bits=8, zero=128)
+    codes = (data[..., 2:] ^ 128).astype(np.uint8)
+    return Blocks(codes.reshape(len(data), -1), _halves(data[..., :2]), bits=8, zero=128)
 
 
 def _q4_0(data: _Bytes) -> Blocks:
@@ -239,7 +241,7 @@ def _q6_k(data: _Bytes) -> Blocks:
     low = data[..., :128].reshape(rows, blocks, 2, 1, 64) >> np.array([[0], [4]], np.uint8) & 15
     high = data[..., 128:192].reshape(rows, blocks, 2, 1, 32)
     high = high >> np.array([[0], [2], [4], [6]], np.uint8) & 3
-    codes = low.reshape(rows, -1) | high.reshape(rows, -1) << 4
+    codes = (low.reshape(rows, -1) | high.reshape(rows, -1) << 4).astype(np.uint8)
     scales = np.ascontiguousarray(data[..., 192:208]).view(np.int8).astype(np.float32)
     scales *= _halves(data[..., 208:])[..., None].astype(np.float32)
     return Blocks(codes, scales.reshape(rows, -1), bits=8, zero=32)

@@ -66,7 +66,7 @@ class CachedAttentionOp(Operation):
     """Attention of tokens position.. to themselves and all before, whose keys and values are kept.
 
     Operands are q [m, heads, d], k and v [m, groups, d] of the new tokens, position [1], and a
-    cache of keys [t/16, groups, d, 16] and of values [t, groups, d], which lie in lasting memory:
+    cache of keys [groups, t/16, d, 16] and of values [groups, t, d], which lie in lasting memory:
     new keys and values take their places in it, and it is read up to them. Heads share the keys of
     their group. Ainslie et al., "GQA: training generalized multi-query transformer models from
     multi-head checkpoints", 2023. Tokens take t - m as position at most.
@@ -85,9 +85,9 @@ class CachedAttentionOp(Operation):
         self.need(len(q) == len(k) == 3 and q[1] % k[1] == 0, f"q {list(q)} and k {list(k)}")
         self.need_integer(types[3])
         m, groups, d = q[0], k[1], q[2]
-        blocks = types[4].get_shape()[0]
+        blocks = types[4].get_shape()[1]
         shapes = {"k": (m, groups, d), "v": (m, groups, d), "position": (1,)}
-        shapes |= {"keys": (blocks, groups, d, KEYS), "values": (blocks * KEYS, groups, d)}
+        shapes |= {"keys": (groups, blocks, d, KEYS), "values": (groups, blocks * KEYS, d)}
         self.need_shapes(shapes, types[1:])
         self.need(m <= blocks * KEYS, f"a cache of {blocks * KEYS} tokens for {m}")
         self.need(all(kind.element_type == f32 for kind in (*types[:3], *types[4:])), "float32")
@@ -96,22 +96,22 @@ class CachedAttentionOp(Operation):
     def evaluate(self, *arrays: Array) -> Array:
         """In float64, rounded once; writes the cache."""
         q, k, v, position, keys, values = arrays
-        m, heads, d = q.shape
-        first = first_row(position, len(values) - m)
+        m, heads = q.shape[:2]
+        first = first_row(position, values.shape[1] - m)
         for row, place in enumerate(range(first, first + m)):
-            keys[place // KEYS, :, :, place % KEYS] = k[row]
-            values[place] = v[row]
+            keys[:, place // KEYS, :, place % KEYS] = k[row]
+            values[:, place] = v[row]
         result = np.empty(q.shape, np.float32)
         for row in range(m):
             end = first + row + 1
-            past = keys.transpose(0, 3, 1, 2).reshape(values.shape)[:end].astype(np.float64)
-            past = np.repeat(past, heads // k.shape[1], axis=1)
-            scores = np.einsum("thd,hd->ht", past, q[row].astype(np.float64))
+            past = keys.transpose(0, 1, 3, 2).reshape(values.shape)[:, :end].astype(np.float64)
+            past = np.repeat(past, heads // k.shape[1], axis=0)
+            scores = np.einsum("htd,hd->ht", past, q[row].astype(np.float64))
             scores *= self.number("scale")
             weights = np.exp(scores - scores.max(1, keepdims=True))
             weights /= weights.sum(1, keepdims=True)
-            seen = np.repeat(values[:end].astype(np.float64), heads // k.shape[1], axis=1)
-            result[row] = np.einsum("ht,thd->hd", weights, seen)
+            seen = np.repeat(values[:, :end].astype(np.float64), heads // k.shape[1], axis=0)
+            result[row] = np.einsum("ht,htd->hd", weights, seen)
         return result
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -119,6 +119,6 @@ class CachedAttentionOp(Operation):
         groups = shape_of(self.inputs[1])[1]
         heads = shape_of(self.inputs[0])[1] // groups
         head = f"g*{heads}+r"
-        notation = f"m {head} d, m g d, m g e, 0, u g d l, p g e -> m {head} e"
+        notation = f"m {head} d, m g d, m g e, 0, g u d l, g p e -> m {head} e"
         extents = {"g": groups, "r": heads}
         return self.nest(operands, result, notation, extents, order="g m r e d u l p")
