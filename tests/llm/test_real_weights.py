@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.llm.reference import Reference
 
+from tests.llm.reference import Reference
 from tilewright.llm import LanguageModel
 from tilewright.llm.package import compile_model
 

@@ -1,4 +1,4 @@
-"""What a package of a language model says of itself (``manifest.json``)."""
+"""The manifest of a package of a language model (``manifest.json``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TokenizerData(msgspec.Struct, forbid_unknown_fields=True):
 
     model: str
     split: str
-    """How text is cut into words (``pre``)."""
+    """Name of the way to cut text into words (``pre``)."""
     tokens: list[str]
     merges: list[str]
     special: list[int]
@@ -72,7 +72,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
 
     @classmethod
     def read(cls, directory: Path) -> Manifest:
-        """The manifest of a package; refuses (``package-invalid``) a directory that is none."""
+        """The manifest of a package; refuses (``package-invalid``) another directory."""
         try:
             manifest = msgspec.json.decode((directory / MANIFEST).read_bytes(), type=cls)
         except (OSError, msgspec.DecodeError) as error:

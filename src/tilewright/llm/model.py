@@ -28,7 +28,7 @@ _PROBLEMS = {
     2: ("llm-token", "a token is not of the vocabulary"),
     3: ("llm-empty", "there are no tokens"),
 }
-"""What the C's codes mean."""
+"""Codes and reasons of refusals, by the numbers that the C gives."""
 
 
 class Piece(NamedTuple):
@@ -81,7 +81,7 @@ class LanguageModel:
             stop = getattr(self.library, f"{name}_step_team_stop")
             weakref.finalize(self, stop, ctypes.c_void_p(team))
         self.logits: NDArray[np.float32] = np.zeros(manifest.vocabulary, np.float32)
-        """Of the token after the last that was read."""
+        """Logits of the token after the last that was read."""
         self.tokens: list[int] = []
         """The tokens that were read, whose keys and values are in the cache."""
         self._tokenizer: Tokenizer | None = None

@@ -12,7 +12,7 @@ _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""How Llama 3 cuts text into words."""
+"""Expression of the words into which Llama 3 cuts text."""
 
 SPLITS = ("default", "gpt-2", "smollm", "llama-bpe")
 """The ways to cut text into words that are known, by GGUF's names."""

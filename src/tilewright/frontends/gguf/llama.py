@@ -48,7 +48,7 @@ class Llama:
     """Tokens that the model was trained for."""
     epsilon: float
     base: float
-    """Of the rotations' frequencies."""
+    """Base of the frequencies of rotations."""
 
     @classmethod
     def of(cls, file: GgufFile) -> Llama:

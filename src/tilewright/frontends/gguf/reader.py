@@ -35,7 +35,7 @@ FLOATS = {"F32": np.float32, "F16": np.float16}
 
 @dataclass(frozen=True)
 class GgufFile:
-    """What a file holds."""
+    """The content of a GGUF file."""
 
     path: Path
     fields: Mapping[str, Any]
@@ -88,8 +88,8 @@ class GgufFile:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Read a file; tensors are views of it in memory. Refuses (``gguf-file``) what is none, is cut
-    off, or states sizes that it does not have."""
+    """Read a file; tensors are views of it in memory. Refuses (``gguf-file``) a file of another
+    format, one that is cut off, and one that states sizes which it does not have."""
     try:
         data = np.memmap(path, np.uint8, "r")
     except OSError as error:
@@ -151,14 +151,14 @@ class _Cursor:
         return value
 
     def taken(self, size: int) -> memoryview:
-        """So many bytes."""
+        """The next ``size`` bytes of the file."""
         if size > len(self.view) - self.at:
             raise ValueError(f"{size} bytes at {self.at} of {len(self.view)}")
         self.at += size
         return self.view[self.at - size : self.at]
 
     def counted(self, least: int) -> int:
-        """A number of what takes so many bytes each at least."""
+        """A number of entries that follow, each of ``least`` bytes at least."""
         count = self.number("Q")
         if count * least > len(self.view) - self.at:
             raise ValueError(f"it states {count} entries at {self.at}, more than there are bytes")
@@ -248,7 +248,7 @@ def _q6_k(data: _Bytes) -> Blocks:
 
 
 _READERS = {"Q4_0": _q4_0, "Q4_1": _q4_1, "Q8_0": _q8_0, "Q6_K": _q6_k}
-"""What reads rows of blocks of each type."""
+"""Functions that read rows of blocks, by the type's name."""
 
 TYPES = {
     0: ("F32", 1, 4),
