@@ -23,6 +23,9 @@ from tilewright.numerics.arrays import Array
 GROUP = 16
 """Rows that lie side by side."""
 
+LONGEST = 256
+"""Numbers of a block at most, whose sums 32 bits hold."""
+
 LARGEST = 32767
 """The integer that the largest number of a block of a vector becomes."""
 
@@ -44,6 +47,12 @@ class Blocks:
     def block(self) -> int:
         """Numbers of a block."""
         return self.codes.shape[1] // self.scales.shape[1]
+
+    @property
+    def form(self) -> dict[str, int]:
+        """Attributes of the graph's operations on the matrix."""
+        zero = -1 if self.minima is not None else self.zero
+        return {"bits": self.bits, "block": self.block, "zero": zero}
 
     def rows(self) -> Array:
         """The matrix in float32."""
@@ -102,17 +111,17 @@ def unpacked(codes: Array, scales: Array, bits: int, block: int, zero: int | Non
 
 
 def rounded(x: Array, block: int) -> NDArray[np.int32]:
-    """Rows [m, k] in float32 as words [m, k / block, block / 2 + 2].
+    """Rows [..., k] in float32 as words [..., k / block, block / 2 + 2].
 
     The words of a block are its numbers as integers of 16 bits, two by two, the bits of their scale
     in float32, and their sum.
     """
-    parts = x.reshape(len(x), -1, block).astype(np.float32)
+    parts = x.reshape(*x.shape[:-1], -1, block).astype(np.float32)
     most = np.abs(parts).max(-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = np.where(most > 0, np.float32(LARGEST) / most, np.float32(0))
         whole = np.rint(parts * inverse[..., None]).astype(np.int16)
-    words = np.empty((*parts.shape[:2], block // 2 + 2), np.int32)
+    words = np.empty((*parts.shape[:-1], block // 2 + 2), np.int32)
     words[..., :-2] = whole.view(np.int32)
     words[..., -2] = (most * np.float32(1 / LARGEST)).view(np.int32)
     words[..., -1] = whole.sum(-1, dtype=np.int32)
@@ -120,10 +129,11 @@ def rounded(x: Array, block: int) -> NDArray[np.int32]:
 
 
 def product(words: NDArray[np.int32], weight: Blocks) -> Array:
-    """Rows of ``rounded`` by the rows of a matrix: [m, n] in float32.
+    """Rows of ``rounded`` by the rows of a matrix: [..., n] in float32.
 
     Sums of a block are exact; those of blocks are of float64, rounded once.
     """
+    lead, words = words.shape[:-2], words.reshape(-1, *words.shape[-2:])
     whole = np.ascontiguousarray(words[..., :-2]).view(np.int16).astype(np.float64)
     scale = np.ascontiguousarray(words[..., -2]).view(np.float32).astype(np.float64)
     total = np.zeros((len(words), len(weight.codes)))
@@ -135,4 +145,4 @@ def product(words: NDArray[np.int32], weight: Blocks) -> Array:
             minima = weight.minima[:, number].astype(np.float64)
             sums += words[:, number, -1:].astype(np.float64) * minima
         total += sums * scale[:, number, None]
-    return total.astype(np.float32)
+    return total.astype(np.float32).reshape(*lead, -1)

@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.frontends.emitter import Emitter, NewNetwork
 from tilewright.frontends.gguf.reader import GgufFile
 from tilewright.frontends.imported import Imported
-from tilewright.frontends.moves import stretch
+from tilewright.frontends.moves import block_product, named_parts
 from tilewright.graph.dialect import ScratchOp
 from tilewright.graph.operations.decoding import KEYS
 from tilewright.ir import SSAValue, i32
@@ -207,18 +207,13 @@ class _Writer:
         scale_value = self.at.weight(scale, name)
         return self.at.emit("layer_norm", x, scale_value, epsilon=self.model.epsilon, centred=False)
 
-    def operands(self, weight: Blocks) -> tuple[SSAValue, SSAValue]:
-        """Codes and scales of a matrix as constants."""
-        codes, scales = weight.padded().packed()
-        name = self.at.title
-        return self.at.weight(codes, f"{name}.codes"), self.at.weight(scales, f"{name}.scales")
-
     def looked_up(self, table: Blocks | Array) -> SSAValue:
         """The rows of a table that the tokens name."""
         if not isinstance(table, Blocks):
             value = self.at.weight(table, "table")
             return self.at.cast(self.at.emit("gather", value, self.tokens, axis=0), np.float32)
-        return self.at.emit("block_gather", *self.operands(table), self.tokens, **_form(table))
+        parts = (self.at.weight(a, f"table.{name}") for a, name in named_parts(table))
+        return self.at.emit("block_gather", *parts, self.tokens, **table.form)
 
     def products(self, x: SSAValue, weights: Sequence[Blocks | Array]) -> list[SSAValue]:
         """The products with several matrices."""
@@ -232,13 +227,4 @@ class _Writer:
         key = x, weight.block
         if key not in self.rounded:
             self.rounded[key] = self.at.emit("block_round", x, block=weight.block)
-        operands = self.rounded[key], *self.operands(weight)
-        result = self.at.emit("block_matmul", *operands, **_form(weight))
-        count = len(weight.codes)
-        return result if count % 16 == 0 else stretch(self.at, result, 1, 0, count)
-
-
-def _form(weight: Blocks) -> dict[str, int]:
-    """The attributes of operations on a matrix in blocks."""
-    zero = -1 if weight.minima is not None else weight.zero
-    return {"bits": weight.bits, "block": weight.block, "zero": zero}
+        return block_product(self.at, self.rounded[key], weight)

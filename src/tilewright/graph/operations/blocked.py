@@ -1,22 +1,26 @@
-"""Products with matrices that stay in blocks of small integers (numerics/blocks.py)."""
+"""Products with matrices that stay in blocks of small integers (numerics/blocks.py).
+
+The pass expand-blocks makes floats of them for machines that have no such product.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import ClassVar
 
 from tilewright.graph.operation import Attributes, Operation, Type
 from tilewright.graph.operations.base import STATED, definition
 from tilewright.graph.operations.indexing import wrapped
 from tilewright.ir import f32, i32
-from tilewright.ir.types import Array, element_name
+from tilewright.ir.types import Array, element_name, shape_of
 from tilewright.numerics import blocks
 from tilewright.planning.domain import Role, Stage
 
 
 @definition
 class BlockRoundOp(Operation):
-    """Rows [m, k] of float32, rounded to 16 bits in blocks: words [m, k / block, block / 2 + 2]."""
+    """Rows [..., k] of float32 in blocks of integers: words [..., k / block, block / 2 + 2]."""
 
     name = "graph.block_round"
     DEFAULTS: ClassVar[Attributes] = {"block": STATED}
@@ -27,18 +31,24 @@ class BlockRoundOp(Operation):
         shape, block = types[0].get_shape(), self.integer("block", 8, 256)
         self.need(types[0].element_type == f32, "takes float32")
         self.need(
-            len(shape) == 2 and shape[1] > 0 and shape[1] % block == block % 8 == 0,
+            len(shape) >= 2 and shape[-1] > 0 and shape[-1] % block == block % 8 == 0,
             f"{list(shape)} has no rows in blocks of {block}",
         )
-        return self.result_of((shape[0], shape[1] // block, block // 2 + 2), i32)
+        return self.result_of((*shape[:-1], prod(shape[-1:]) // block, block // 2 + 2), i32)
 
     def evaluate(self, *arrays: Array) -> Array:
         """Compute the result, in float32."""
         return blocks.rounded(arrays[0], self.integer("block", 8, 256))
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims m, s, w | k."""
-        return self.nest(operands, result, "m k -> m s w")
+        """Dims b0.., m, s, w | k."""
+        rows = _rows(len(shape_of(self.result)) - 2)
+        return self.nest(operands, result, f"{rows} k -> {rows} s w")
+
+
+def _rows(count: int) -> str:
+    """Dims of ``count`` axes of rows, in index notation."""
+    return " ".join([*(f"b{axis}" for axis in range(count - 1)), "m"])
 
 
 class BlockOperation(Operation):
@@ -87,22 +97,23 @@ class BlockMatMulOp(BlockOperation):
     ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight", "weight")
 
     def infer(self, types: Sequence[Type]) -> Type:
-        """[m, n]."""
+        """[..., n]."""
         n, k = self.matrix(types[1], types[2])
         x, block = types[0].get_shape(), self.integer("block", 8, 256)
         self.need(
-            len(x) == 3 and x[1:] == (k // block, block // 2 + 2) and types[0].element_type == i32,
+            len(x) >= 3 and x[-2:] == (k // block, block // 2 + 2) and types[0].element_type == i32,
             f"rows {list(x)} are not those of {k} numbers in blocks of {block}",
         )
-        return self.result_of((x[0], n), f32)
+        return self.result_of((*x[:-2], n), f32)
 
     def evaluate(self, *arrays: Array) -> Array:
         """In float64 beyond a block, rounded once."""
         return blocks.product(arrays[0], self.weight(*arrays[1:]))
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims m, co | s, w, j (bytes of codes), z (scales)."""
-        return self.nest(operands, result, "m s w, co j, co z -> m co")
+        """Dims b0.., m, co | s, w, j (bytes of codes), z (scales)."""
+        rows = _rows(len(shape_of(self.result)) - 1)
+        return self.nest(operands, result, f"{rows} s w, co j, co z -> {rows} co")
 
 
 @definition

@@ -179,8 +179,8 @@ def _decoding(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             "block_matmul",
             operands=weights,
             # Words of two numbers, which take shifts and masks beside the multiply-adds.
-            cycles=f"m*co*s*w*2/{rate:g}",
-            peak=f"m*co*s*w/{rate:g}",
+            cycles=f"b0*b1*m*co*s*w*2/{rate:g}",
+            peak=f"b0*b1*m*co*s*w/{rate:g}",
             whole=("s", "w", "j", "z"),
         ),
         c_function(
@@ -188,8 +188,8 @@ def _decoding(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             "block_round",
             epilogue_any=False,
             operands=points,
-            cycles=f"m*k*4/{rate:g}",
-            peak=f"m*k/{rate:g}",
+            cycles=f"b0*b1*m*k*4/{rate:g}",
+            peak=f"b0*b1*m*k/{rate:g}",
             whole=("s", "w", "k"),
         ),
         c_function(

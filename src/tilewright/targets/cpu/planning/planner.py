@@ -163,8 +163,9 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     elif "j" in primitive.whole and "co" in parallel:
         # Rows in groups (numerics/blocks.py), which stay near while a few points pass them.
         rows = next(rows for rows in (64, 32, GROUP) if extents["co"] % rows == 0)
-        tile = {"co": rows, "m": min(extents["m"], _POINTS)}
-        yield _schedule(primitive, {**extents, **tile}, ["co", "m"])
+        tile = dict.fromkeys(parallel, 1) | {"co": rows, "m": min(extents["m"], _POINTS)}
+        outer = [dim for dim in parallel if dim != "co"]
+        yield _schedule(primitive, {**extents, **tile}, ["co", *outer])
     elif "t" in primitive.whole:
         # Queries run along the lanes: as many vectors as leave room for a tile of keys.
         registers = registers_of(machine, primitive)

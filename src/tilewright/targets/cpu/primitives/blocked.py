@@ -74,8 +74,8 @@ def _write_rows(
 ) -> None:
     """Vector n of rows by a few points: all blocks, then what follows the product."""
     first, count = points
-    lanes, each = instance.lanes, x.shape[2]
-    per_point = x.shape[1] * each
+    lanes, each = instance.lanes, x.shape[-1]
+    per_point = x.shape[-2] * each
     point = f"UNROLL for (int j = 0; j < {count}; j++)"
     for kind, name, pointer, step in (
         ("int32_t", "words", "(const int32_t *)w", form.words),
@@ -126,7 +126,7 @@ def _write_rows(
 def emit_round(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that rounds one row."""
     block = int(instance.anchor.attributes["block"])
-    count, each = instance.output.shape[1:]
+    count, each = instance.output.shape[-2:]
     if instance.size("m") > 1 or block % instance.lanes:
         raise instance.cannot("rows are rounded one by one, in whole vectors")
     remark = f"{count} blocks of {block}"
