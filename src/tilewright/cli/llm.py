@@ -33,7 +33,7 @@ def llm_command(
     ] = None,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Compile a language model into a package of C.
+    """Compile a language model, a GGUF file, into a package of C.
 
     Example: tilewright llm SmolLM2-135M-Instruct.Q4_1.gguf -o smollm2 --context 1024
     """
