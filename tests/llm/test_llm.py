@@ -63,6 +63,19 @@ def test_a_prompt_in_any_parts_gives_the_same(model: LanguageModel) -> None:
         np.testing.assert_allclose(model.logits, whole, rtol=0, atol=1e-5 * np.abs(whole).max())
 
 
+def test_memory_may_hold_anything_at_first(model: LanguageModel) -> None:
+    whole = model.read(PROMPT).copy()
+    model.forget()
+    model.memory[:] = 255  # Numbers that are none.
+    np.testing.assert_array_equal(model.read(PROMPT), whole)
+
+
+def test_the_example_is_what_the_script_writes(tmp_path: Path) -> None:
+    write_tiny(tmp_path / "tiny.gguf")
+    example = Path(__file__).parents[2] / "examples" / "llm" / "tiny.gguf"
+    assert example.read_bytes() == (tmp_path / "tiny.gguf").read_bytes()
+
+
 def test_threads_change_nothing(made: tuple[Path, Weights], model: LanguageModel) -> None:
     np.testing.assert_array_equal(
         LanguageModel(made[0], threads=2).read(PROMPT), model.read(PROMPT)

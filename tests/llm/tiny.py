@@ -62,14 +62,15 @@ def _by_block(
 
 
 def _q4_0(random: np.random.Generator) -> tuple[bytes, list[float]]:
-    scale = np.float16(random.uniform(0.005, 0.03))
+    scale = np.float16(random.uniform(0.02, 0.06))
     codes = random.integers(0, 16, 32).tolist()
     data = bytes(codes[i] | codes[i + 16] << 4 for i in range(16))
     return scale.tobytes() + data, [(code - 8) * float(scale) for code in codes]
 
 
 def _q4_1(random: np.random.Generator) -> tuple[bytes, list[float]]:
-    scale, least = np.float16(random.uniform(0.005, 0.03)), np.float16(random.uniform(-0.2, -0.1))
+    scale = np.float16(random.uniform(0.02, 0.06))
+    least = np.float16(-float(scale) * random.uniform(7, 8))
     codes = random.integers(0, 16, 32).tolist()
     data = bytes(codes[i] | codes[i + 16] << 4 for i in range(16))
     values = [code * float(scale) + float(least) for code in codes]
@@ -77,7 +78,7 @@ def _q4_1(random: np.random.Generator) -> tuple[bytes, list[float]]:
 
 
 def _q8_0(random: np.random.Generator) -> tuple[bytes, list[float]]:
-    scale = np.float16(random.uniform(0.0005, 0.002))
+    scale = np.float16(random.uniform(0.001, 0.003))
     codes = random.integers(-128, 128, 32).astype(np.int8)
     return scale.tobytes() + codes.tobytes(), [int(code) * float(scale) for code in codes]
 
