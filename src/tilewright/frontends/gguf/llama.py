@@ -21,7 +21,7 @@ from tilewright.frontends.moves import block_product, named_parts
 from tilewright.graph.dialect import ScratchOp
 from tilewright.graph.operations.decoding import KEYS
 from tilewright.ir import SSAValue, i32
-from tilewright.ir.types import Array, shape_of, tensor
+from tilewright.ir.types import Array, tensor
 from tilewright.numerics.blocks import Blocks
 
 ARCHITECTURE = "llama"
@@ -146,10 +146,10 @@ class _Writer:
             self.turned(self.matrix(f"{name}.attn_k.weight", (narrow, model.width))),
             self.matrix(f"{name}.attn_v.weight", (narrow, model.width)),
         ]
-        parts = self.products(y, wanted)
+        counts = model.heads, model.groups, model.groups
         q, k, v = (
-            self.at.reshape(part, (rows, shape_of(part)[1] // model.size, model.size))
-            for part in parts
+            self.at.reshape(self.product(y, weight), (rows, count, model.size))
+            for weight, count in zip(wanted, counts, strict=True)
         )
         q, k = (self.at.emit("rotate", each, self.table, self.position) for each in (q, k))
         keys = self.kept((model.groups, self.context // KEYS, model.size, KEYS))
@@ -214,10 +214,6 @@ class _Writer:
             return self.at.cast(self.at.emit("gather", value, self.tokens, axis=0), np.float32)
         parts = (self.at.weight(a, f"table.{name}") for a, name in named_parts(table))
         return self.at.emit("block_gather", *parts, self.tokens, **table.form)
-
-    def products(self, x: SSAValue, weights: Sequence[Blocks | Array]) -> list[SSAValue]:
-        """The products with several matrices."""
-        return [self.product(x, weight) for weight in weights]
 
     def product(self, x: SSAValue, weight: Blocks | Array) -> SSAValue:
         """x @ weight.T, for a matrix in blocks with x rounded in such blocks, once."""
