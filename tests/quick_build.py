@@ -56,7 +56,9 @@ def build_as_one(
     Stands for ``build_library`` in the runner.
     """
     plain = ["-O0" if flag == "-O2" else flag for flag in flags]
-    if any(path.parent.name == "shim" for path in sources):  # A machine's functions, in few files.
+    kernels = list(sources[0].parent.glob("*_kernels.h"))
+    # A machine's functions, in few files, and two networks, whose headers have the same names.
+    if any(path.parent.name == "shim" for path in sources) or len(kernels) > 1:
         build_library(sources, target, includes, flags if optimise else plain)
         return
     with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:

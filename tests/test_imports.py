@@ -20,7 +20,7 @@ FLOORS: list[set[str]] = [
     {"network"},
     {"numbers"},
     {"compiler"},
-    {"report", "integrations", "sweeps"},
+    {"report", "integrations", "sweeps", "llm"},
     {"api"},
     {"cli"},
     {"__main__"},

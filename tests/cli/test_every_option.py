@@ -80,6 +80,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
         assert call(*arguments).exit_code == 0
         shutil.copy(HLAL, made.folder / "program.hlal")
         shutil.copy(EXAMPLES / "import" / "zigzag.yaml", made.folder / "array.yaml")
+        shutil.copy(EXAMPLES / "llm" / "tiny.gguf", made.folder / "tiny.gguf")
+        language = ("llm", made.folder / "tiny.gguf", "-o", made.folder / "language", "-q")
+        assert call(*language).exit_code == 0
         assert call("compile", made.model, "--emit", "tile", "-o", made.folder / "k.mlir", "-q")
         yield made
 
@@ -98,6 +101,8 @@ BASE = {
     "diff": "diff @/model.onnx -t cambricon-x",
     "replay": "replay @/model.onnx -t cambricon-x",
     "memory": "memory @/model.onnx",
+    "llm": "llm @/tiny.gguf -o @/language-too",
+    "generate": "generate @/language --tokens 1,2 --count 2",
     "quantise": "quantise @/model.onnx --numbers int8 --calibration @/samples.npz",
     "report": "report @/model.onnx -t cambricon-x -o @/report.html",
     "bench": "bench @/model.onnx -t cambricon-x",
@@ -164,8 +169,18 @@ OWN = {
     ("fuse", "--cost"): "--cost simulated",
     ("fuse", "--pattern"): "--pattern conv->max_pool",
     ("fuse", "--search"): "--search paths",
+    ("generate", "--count"): "--count 3",
+    ("generate", "--prompt"): "--prompt text",
+    ("generate", "--seed"): "--seed 3",
+    ("generate", "--temperature"): "--temperature 0.5",
+    ("generate", "--tokens"): "--tokens 3,4",
     ("import-machine", "--element"): "--element fixed16",
     ("import-machine", "--output"): "--output @/array.toml",
+    ("llm", "--chunk"): "--chunk 8",
+    ("llm", "--context"): "--context 32",
+    ("llm", "--cpu"): "--cpu portable",
+    ("llm", "--name"): "--name net",
+    ("llm", "--output"): "--output @/language-other",
     ("memory", "--svg"): "--svg @/memory.svg",
     ("opt", "--list"): "--list",
     ("opt", "--passes"): "-p place-moves @/kernel.mlir",
@@ -210,6 +225,7 @@ REFUSED = {
     "--on": "sweep-cluster",
     "--operators": "option-model",
     "--preprocess": "calibration-file",
+    "--prompt": "option-prompt",
     "--trust-library": "option-trust",
 }
 """Options that are for other models than the example, and the code that says so."""

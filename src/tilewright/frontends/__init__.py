@@ -145,6 +145,11 @@ def _load_file(
         from tilewright.frontends.tensorflow import import_tflite
 
         return import_tflite(path, shapes=shapes, loops=loops)
+    if suffix == ".gguf":
+        raise refuse(
+            "model-format", "a language model becomes a package by a command of its own",
+            repr(str(path)), "tilewright llm MODEL.gguf (docs/llm.md)",
+        )  # fmt: skip
     if suffix == ".caffemodel":
         raise refuse(
             "model-format",

@@ -11,6 +11,7 @@ from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.limits import MAX_TABLE
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
+from tilewright.numerics.blocks import Blocks
 
 BACKWARDS = -(2**62)
 """The end of a slice that runs backwards through the first element."""
@@ -127,6 +128,18 @@ def broadcast(at: Emitter, x: SSAValue, shape: Sequence[int]) -> SSAValue:
         )
     always = at.weight(np.ones(grown, np.bool_), f"{at.title}.always")
     return at.emit("select", always, x, x)
+
+
+def block_product(at: Emitter, rounded: SSAValue, weight: Blocks) -> SSAValue:
+    """Rounded rows by those of a matrix in blocks, whose groups are filled up."""
+    operands = (at.weight(a, f"{at.title}.{n}") for a, n in named_parts(weight))
+    result = at.emit("block_matmul", rounded, *operands, **weight.form)
+    return cut(at, result, {len(shape_of(result)) - 1: (0, len(weight.codes), 1)})
+
+
+def named_parts(weight: Blocks) -> Sequence[tuple[Array, str]]:
+    """Codes and scales of a matrix in blocks as operations take them, with names."""
+    return [*zip(weight.padded().packed(), ("codes", "scales"), strict=True)]
 
 
 def number(at: Emitter, array: Array, name: str) -> SSAValue:

@@ -70,10 +70,14 @@ class WeightOp(IRDLOperation):
 
 @irdl_op_definition
 class ScratchOp(IRDLOperation):
-    """Memory for one kernel to work in; what is in it before and after means nothing."""
+    """Memory for one kernel to work in; what is in it before and after means nothing.
+
+    What is ``lasting`` starts as zeros and stays from run to run, before all else in memory.
+    """
 
     name = "graph.scratch"
     placement = opt_prop_def(ArrayAttr)
+    lasting = opt_prop_def(UnitAttr)
     result = result_def(TensorType)
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format: ClassVar[str | None] = "attr-dict `:` type($result)"
@@ -82,6 +86,11 @@ class ScratchOp(IRDLOperation):
     def of(cls, elements: int) -> ScratchOp:
         """Scratch memory for ``elements`` numbers of type float32."""
         return cls.build(result_types=[tensor((elements,))])
+
+    @classmethod
+    def kept(cls, shape: Sequence[int]) -> ScratchOp:
+        """Lasting memory for a float32 tensor."""
+        return cls.build(result_types=[tensor(shape)], properties={"lasting": UnitAttr()})
 
 
 @irdl_op_definition

@@ -126,7 +126,8 @@ class _Run:
                 continue
             if isinstance(op, ScratchOp):
                 # Whoever should read it would spread what it holds.
-                arrays[op.result] = np.full(shape_of(op.result), np.nan, np.float32)
+                content = np.nan if op.lasting is None else 0.0
+                arrays[op.result] = np.full(shape_of(op.result), content, np.float32)
                 continue
             if isinstance(op, KernelOp):
                 inner = {argument: arrays[value] for argument, value in op.outside.items()}

@@ -131,6 +131,7 @@ OPERATORS: dict[str, frozenset[Trait]] = {
     **_are("non_max_suppression"),
     **_are("piece_conv piece_matmul separable_conv sparse_product", "internal"),
     **_are("winograd_conv winograd_input winograd_output im2col channel_shuffle", "internal"),
+    **_are("block_round block_matmul block_gather rotate cached_attention", "internal"),
     **_are("layer_norm attention attention_weights maximum_gradient lrn_gradient", "internal"),
 }
 """Every operation of the graph, and every stage of a kernel by its name, with its traits."""

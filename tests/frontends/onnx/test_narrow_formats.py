@@ -158,6 +158,35 @@ def test_products_of_weights_in_blocks(
     np.testing.assert_allclose(found, wanted, atol=2e-2 * largest if bits == 8 else 1e-4 * largest)
 
 
+def test_products_keep_weights_in_blocks_where_the_machine_can(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    arrays = {
+        "b": random.integers(0, 256, (64, 4, 16)).astype(np.uint8),
+        "s": random.uniform(0.01, 0.02, 256).astype(np.float32),
+    }
+    node = helper.make_node(
+        "MatMulNBits", ["a", "b", "s"], ["y"], domain="com.microsoft", K=128, N=64, bits=4,
+        block_size=32,
+    )  # fmt: skip
+    inputs: Arrays = {"a": drawn(2, 3, 128)}
+    stored_arrays = [numpy_helper.from_array(a, n) for n, a in arrays.items()]
+    made = model([node], inputs, stored_arrays, opset=21)
+    (wanted,) = ort.InferenceSession(made.SerializeToString()).run(None, inputs)
+    for number, name in enumerate(("batch", "length")):
+        made.graph.input[0].type.tensor_type.shape.dim[number].dim_param = name
+    onnx.save(made, tmp_path / "model.onnx")
+    largest = np.abs(wanted).max()
+    packed = tilewright.compile(tmp_path / "model.onnx", shapes={"a": (2, 3, 128)})
+    assert packed.runner.weights.nbytes == 64 * 64 + 256 * 4
+    free = tilewright.compile(tmp_path / "model.onnx", shapes={"batch": "1..2", "length": "1..8"})
+    assert free.manifest.open_model is not None and free.manifest.open_model.plans
+    for executable in (packed, free):
+        np.testing.assert_allclose(executable.run(inputs)["y"], wanted, atol=1e-4 * largest)
+    # A machine without such products has floats.
+    floats = tilewright.compile(tmp_path / "model.onnx", "sunway", shapes={"a": (2, 3, 128)})
+    np.testing.assert_allclose(floats.run(inputs)["y"], wanted, atol=1e-5 * largest)
+
+
 @pytest.mark.parametrize(("bits", "zeros"), [(4, True), (4, False), (8, True), (8, False)])
 def test_parts_of_a_table_in_blocks(bits: int, zeros: bool, tmp_path: Path) -> None:
     random, per = np.random.default_rng(3), 8 // bits

@@ -11,8 +11,10 @@ from tilewright.graph.operation import Operation
 from tilewright.graph.operations import (
     attention,
     binary,
+    blocked,
     boxes,
     convolution,
+    decoding,
     indexing,
     logic,
     matrix,
@@ -36,7 +38,8 @@ from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.ir.types import TYPES
 
 FAMILIES = (
-    *(attention, binary, boxes, convolution, indexing, logic, matrix, normalisation, numbers),
+    *(attention, binary, blocked, boxes, convolution, decoding, indexing, logic, matrix),
+    *(normalisation, numbers),
     *(pieces, pointwise, pooling, quantisation, reductions, separable, sparse, views),
     *(windows, winograd),
 )

@@ -8,6 +8,7 @@ from tilewright.graph.passes.compress_weights import CompressWeights
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
 from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.equalise import Equalise
+from tilewright.graph.passes.expand_blocks import ExpandBlocks
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
@@ -39,6 +40,7 @@ PASSES: dict[str, type[ModulePass]] = {
         ComputeInIntegers,
         EliminateViews,
         Equalise,
+        ExpandBlocks,
         FixNumbers,
         FoldConstants,
         FuseBatchNorm,
@@ -71,7 +73,9 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
             ComputeInIntegers(), "before floats are rewritten: a quantised network has its scales"
         ),
     ]
+    blocks = [PassEntry(ExpandBlocks(), f"{machine.name} multiplies no matrices in blocks")]
     return [
+        *([] if machine.primitives_for("block_matmul") else blocks),
         *(integers if machine.computes_as_given or integers_of(machine) is not None else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
         PassEntry(MultiplyBytes(), "before zero points that are subtracted join anything else"),

@@ -120,6 +120,8 @@ class _Group:
     bytes: int
     first: int
     last: int
+    lasting: bool = False
+    """True if what is in it stays from run to run."""
 
 
 class _Planner:
@@ -151,12 +153,15 @@ class _Planner:
         owner = value.owner
         born = self.steps[owner] if isinstance(owner, AnyOperation) else 0
         dies = max((self.steps[use.operation] for use in value.uses), default=born)
-        if isinstance(owner, ScratchOp):
+        lasting = isinstance(owner, ScratchOp) and owner.lasting is not None
+        if lasting:
+            born, dies = 0, len(self.steps)
+        elif isinstance(owner, ScratchOp):
             born = dies  # it lives while its kernel runs, wherever it stands
         group = self.groups.get(address.root)
         if group is None:
             count = self.bytes_of(address.root)
-            self.groups[address.root] = _Group([address.root], count, born, dies)
+            self.groups[address.root] = _Group([address.root], count, born, dies, lasting)
         else:
             group.first, group.last = min(group.first, born), max(group.last, dies)
 
@@ -176,7 +181,7 @@ class _Planner:
         if temporaries:
             # The largest need of a layer: those of different layers are not live together.
             rest = [group for group in groups if group not in temporaries]
-            allocation = self.allocate(self.problem(rest))
+            allocation = self.allocated(rest)
             start = align_up(allocation.peak, self.alignment)
             temporary_plan = self.allocate(self.problem(temporaries))
             offsets = dict(zip(map(id, rest), allocation.offsets, strict=True))
@@ -191,7 +196,7 @@ class _Planner:
                 optimal=start + temporary_plan.peak == bound,
             )
         else:
-            allocation = self.allocate(problem)
+            allocation = self.allocated(groups)
         offset_of = {id(g): offset for g, offset in zip(groups, allocation.offsets, strict=True)}
         placements, weight_bytes = self.place_weights()
         for value, address in self.address.items():
@@ -206,9 +211,31 @@ class _Planner:
         plan = self.report(groups, problem.buffers, allocation, placements, weight_bytes)
         return replace(plan, temporary=start)
 
+    def allocated(self, groups: Sequence[_Group]) -> Allocation:
+        """Offsets of groups: those that last one after another, in program order, the others after
+        them."""
+        offsets: dict[int, int] = {}
+        end = 0
+        for group in groups:
+            if group.lasting:
+                offsets[id(group)] = end
+                end = align_up(end + group.bytes, self.alignment)
+        others = [group for group in groups if not group.lasting]
+        allocation = self.allocate(self.problem(others))
+        for group, offset in zip(others, allocation.offsets, strict=True):
+            offsets[id(group)] = end + offset
+        return replace(
+            allocation,
+            offsets=tuple(offsets[id(group)] for group in groups),
+            peak=end + allocation.peak,
+            bound=end + allocation.bound,
+        )
+
     def serves_one_layer(self, group: _Group) -> bool:
         """Return True if what lies there is written and read by kernels of one node of the model
         alone."""
+        if group.lasting:
+            return False
         kernels: list[KernelOp] = []
         for value, address in self.address.items():
             if address.root not in group.roots:

@@ -13,7 +13,7 @@ SUPPORT = Path(__file__).parent
 
 KERNEL_HEADERS = (
     *("scalars.h", "vectors.h", "integers.h"),
-    *("quantised.h", "shorts.h", "pieces.h"),
+    *("quantised.h", "shorts.h", "blocks.h", "pieces.h"),
 )
 """The headers of kernels; none includes a later one."""
 

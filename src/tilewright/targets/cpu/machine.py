@@ -104,6 +104,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             # A block's queries and results lie on the stack.
             extents={"d": (1, 256), "e": (1, 256)},
         ),
+        *_decoding(lanes, vectors),
         c_function(
             "layer_norm",
             "layer_norm",
@@ -186,6 +187,63 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             operands=anything,
             cycles=f"{points}*n*g*b0*b1*m*c*co*ci*oh*ow*kh*kw*h*w*j*4",
             peak=f"{points}*n*g*b0*b1*m*c*co*ci*oh*ow*kh*kw*h*w*j/{rate:g}",
+        ),
+    )
+
+
+def _decoding(lanes: int, vectors: float) -> tuple[Primitive, ...]:
+    """What language models need beside products and norms: matrices in blocks, and a cache."""
+    rate = lanes * vectors
+    points = storage(input="any", residual="any", output="any")
+    weights = storage(input="any", weight="any", residual="any", output="any")
+    cached = storage(input="any", weight="any", bias="any", residual="any", output="any")
+    return (
+        c_function(
+            "block_matmul",
+            "block_matmul",
+            operands=weights,
+            # Words of two numbers, which take shifts and masks beside the multiply-adds.
+            cycles=f"b0*b1*m*co*s*w*2/{rate:g}",
+            peak=f"b0*b1*m*co*s*w/{rate:g}",
+            whole=("s", "w", "j", "z"),
+        ),
+        c_function(
+            "block_round",
+            "block_round",
+            epilogue_any=False,
+            operands=points,
+            cycles=f"b0*b1*m*k*4/{rate:g}",
+            peak=f"b0*b1*m*k/{rate:g}",
+            whole=("s", "w", "k"),
+        ),
+        c_function(
+            "block_gather",
+            "block_gather",
+            epilogue_any=False,
+            operands=weights,
+            cycles="m*k*4",
+            peak=f"m*k/{rate:g}",
+            whole=("k", "v", "j", "z"),
+        ),
+        c_function(
+            "rotate",
+            "rotate",
+            epilogue_any=False,
+            operands=cached,
+            cycles=f"m*h*d*4/{rate:g}",
+            peak=f"m*h*d/{rate:g}",
+            whole=("h", "d"),
+        ),
+        c_function(
+            "cached_attention",
+            "cached_attention",
+            epilogue_any=False,
+            operands=cached,
+            # As if the cache were full.
+            cycles=f"g*m*r*p*(d + e + 20)/{rate:g}",
+            peak=f"g*m*r/{rate:g}",
+            whole=("m", "r", "e", "d", "u", "l", "p"),
+            extents={"d": (1, 256)},
         ),
     )
 

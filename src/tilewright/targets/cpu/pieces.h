@@ -16,7 +16,7 @@
 #ifndef TILEWRIGHT_PIECES_H
 #define TILEWRIGHT_PIECES_H
 
-#include "shorts.h"
+#include "blocks.h"
 
 #if LANES == 16
 

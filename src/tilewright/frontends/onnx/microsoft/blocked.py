@@ -1,7 +1,8 @@
 """Weights quantised in blocks, several numbers in a byte: MatMulNBits and GatherBlockQuantized.
 
 Each block of ``block_size`` numbers has a scale, and maybe a zero point, which is the middle of the
-numbers' range where none is given. Weights that the model holds are dequantised at import.
+numbers' range where none is given. Weights of products stay in blocks (graph/operations/blocked.py)
+if these are whole; others, and tables, are dequantised at import.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.frontends.moves import block_product
 from tilewright.frontends.onnx.lowering import Lowering
 from tilewright.frontends.onnx.narrow import unpacked
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array
+from tilewright.ir.types import Array, shape_of
 from tilewright.memory.alignment import ceil_div
+from tilewright.numerics.blocks import GROUP, LONGEST, Blocks
 
 
 def _known(at: Lowering, index: int) -> Array:
@@ -64,14 +67,18 @@ def matmul_n_bits(at: Lowering) -> SSAValue:
             f"blocks of {block} numbers of {bits} bits"
         )
     numbers = unpacked(packed.reshape(columns, blocks, each), bits)[..., :block]
-    zeros = _zero_points(at, (columns, blocks), bits)
-    scale = scales.reshape(columns, blocks, 1).astype(np.float32)
-    wide = (numbers.astype(np.float32) - zeros[..., None]) * scale
-    weight = np.ascontiguousarray(wide.reshape(columns, blocks * block)[:, :rows].T)
-    dtype = at.dtype(0)
-    product = at.emit(
-        "matmul", at.cast(at.tensor(0), np.float32), at.weight(weight, f"{at.node.name}.weight")
-    )
+    scale = scales.reshape(columns, blocks)
+    minima, zero = None, 2 ** (bits - 1)
+    if at.has(3):
+        scale, zero = scale.astype(np.float32), 0
+        minima = -_zero_points(at, (columns, blocks), bits) * scale
+    weight = Blocks(numbers.reshape(columns, blocks * block), scale, minima, bits, zero)
+    dtype, x = at.dtype(0), at.cast(at.tensor(0), np.float32)
+    if blocks * block == rows and block % GROUP == 0 and block <= LONGEST and len(shape_of(x)) > 1:
+        product = block_product(at, at.emit("block_round", x, block=block), weight)
+    else:
+        floats = np.ascontiguousarray(weight.rows()[:, :rows].T)
+        product = at.emit("matmul", x, at.weight(floats, f"{at.node.name}.weight"))
     if at.has(5):
         product = at.emit("add", product, at.cast(at.tensor(5), np.float32))
     return at.cast(product, dtype)

@@ -16,6 +16,7 @@ from typing import Any
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.numerics.blocks import GROUP
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.cost.bounds import granule_bound, physical_bound, primitives_for
 from tilewright.planning.domain import Kernel
@@ -37,6 +38,9 @@ _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
 _SIDE_BY_SIDE = 8
 """Vectors of results that a fold keeps in registers."""
+
+_POINTS = 32
+"""Rows that pass a group of rows of a matrix in blocks."""
 
 _PAGE, _PAGE_ROWS, _MOST_ROWS = 4096, 9, 14
 
@@ -156,6 +160,12 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
         width, height = max(tiles, key=lambda t: (t[0] * t[1], t[1]))
         tile = {"n": 1, "oh": height, "ow": width}
         yield _schedule(primitive, {**extents, **tile}, ["n", "oh", "ow"])
+    elif "j" in primitive.whole and "co" in parallel:
+        # Rows in groups (numerics/blocks.py), which stay near while a few points pass them.
+        rows = next(rows for rows in (64, 32, GROUP) if extents["co"] % rows == 0)
+        tile = dict.fromkeys(parallel, 1) | {"co": rows, "m": min(extents["m"], _POINTS)}
+        outer = [dim for dim in parallel if dim != "co"]
+        yield _schedule(primitive, {**extents, **tile}, ["co", *outer])
     elif "t" in primitive.whole:
         # Queries run along the lanes: as many vectors as leave room for a tile of keys.
         registers = registers_of(machine, primitive)

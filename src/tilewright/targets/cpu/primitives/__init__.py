@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.targets.cpu.primitives import (
     attention,
+    blocked,
     boxes,
+    decoding,
     general,
     grouped,
     lanewise,
@@ -41,6 +43,11 @@ _NAMES: Mapping[Emitter, Sequence[str]] = {
     normalise.emit_lrn: ("lrn",),
     softmax.emit: ("softmax",),
     attention.emit: ("attention",),
+    blocked.emit_matmul: ("block_matmul",),
+    blocked.emit_round: ("block_round",),
+    blocked.emit_gather: ("block_gather",),
+    decoding.emit_rotate: ("rotate",),
+    decoding.emit_attention: ("cached_attention",),
     layer_norm.emit: ("layer_norm",),
     reduce.emit: ("reduce",),
     rows.emit: ("row", "sort", "partition"),

