@@ -37,6 +37,7 @@ from tilewright.ir import (
 )
 from tilewright.ir.types import (
     Array,
+    CodeType,
     FixedType,
     dtype_of,
     element_name,
@@ -59,6 +60,13 @@ FLOATS: tuple[Attribute, ...] = (f32, f64, f16, bf16)
 
 SHORT_FLOATS: tuple[Attribute, ...] = (f16, bf16)
 """Element types that are computed on in float32."""
+
+_MOVES = """
+    bit_cast cast channel_shuffle concat convert_layout gather interleave loop reshape select slice
+    transpose
+"""
+MOVES = frozenset(_MOVES.split())
+"""Operations that take codes of short formats (numerics/codes.py)."""
 
 MAXIMUM_STEP = 2**24
 """Largest kernel size, stride, dilation or padding."""
@@ -294,6 +302,8 @@ class Operation(IRDLOperation):
             self.check_shape(kind.get_shape(), "operand", index)
             fixed_point = isinstance(kind.element_type, FixedType)
             self.need(self.FIXED_POINT or not fixed_point, "is not defined on fixed point")
+            code = isinstance(kind.element_type, CodeType)
+            self.need(not code or self.operation in MOVES, f"is not defined on {kind.element_type}")
 
     def check_shape(self, shape: Sequence[int], subject: str, number: int | None = None) -> None:
         """Check that a shape is static, of bounded rank and of bounded size; messages call it

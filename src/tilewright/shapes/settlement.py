@@ -99,9 +99,11 @@ class _Settling:
             stated = self.dims[name] = tuple(dims)
         if len(wishes) != len(stated):
             self.refuse(
-                "shape-rank", f"{len(wishes)} dims are given for a tensor of rank {len(stated)}",
-                where, f"the model states {_text(stated)}",
-            )  # fmt: skip
+                "shape-rank",
+                f"a shape of {len(wishes)} dims is given for a tensor of rank {len(stated)}",
+                where,
+                f"the model states {_text(stated)}",
+            )
             return
         for axis, (dim, wish) in enumerate(zip(stated, wishes, strict=True)):
             if isinstance(dim, str):

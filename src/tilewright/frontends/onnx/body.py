@@ -44,7 +44,6 @@ from tilewright.frontends.onnx.tensors import (
     Files,
     array_of,
     constant_of,
-    narrow_type,
 )
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -109,9 +108,7 @@ class Body:
             if name in where.tensors:
                 where.values[name] = UNKNOWN
                 try:
-                    stored = where.tensors[name]
-                    array = array_of(stored, self.files)
-                    where.values[name] = Constant(array, name, narrow_type(stored))
+                    where.values[name] = Constant(array_of(where.tensors[name], self.files), name)
                 except TilewrightError as error:
                     self.problems.extend(error.problems)
                 return where.values[name]

@@ -105,7 +105,7 @@ def gather_block_quantized(at: Lowering) -> SSAValue:
         at.axis(at.integer("quantize_axis", 1), rank),
     )
     # A table of bytes holds packed numbers; one of 4-bit elements is unpacked when it is read.
-    in_bytes = table.dtype == np.uint8 and not at.narrow(0)
+    in_bytes = table.dtype == np.uint8
     packs = in_bytes and bits < 8
     numbers = unpacked(table, bits) if packs else table
     sizes = (

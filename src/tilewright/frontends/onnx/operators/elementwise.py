@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Map, Value
+from tilewright.frontends.onnx.lowering import Lowering, Map, Value, dtype_of_value
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, type_name
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operation import Operation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
+from tilewright.numerics import pointwise
+from tilewright.numerics.codes import FLOAT_CODES
 
 LARGEST = float(np.finfo(np.float32).max)
 """Stands for "no bound"."""
@@ -302,13 +304,55 @@ def cast_like(at: Lowering) -> Value:
 
 
 def _cast(at: Lowering, dtype: np.dtype[np.generic]) -> Value:
-    value = at.operand(0)
+    value, saturate = at.operand(0), bool(at.integer("saturate", 1))
     if dtype not in DTYPES.values():
         raise at.refuse(f"casts to {dtype} are not computed", code="onnx-dtype")
+    if dtype_of_value(value) == dtype:
+        return value
+    if dtype.name == "float8_e8m0fnu":
+        return _power_of_two(at, at.cast(at.stored(value), np.float32), saturate)
     if isinstance(value, Constant):
-        with np.errstate(all="ignore"):
-            return Constant(value.array.astype(dtype), value.name)
+        values = {"to": dtype.name, **({"saturate": saturate} if dtype.name in FLOAT_CODES else {})}
+        return Constant(pointwise.evaluate("cast", [value.array], attributes=values), value.name)
+    return encoded(at, value, dtype, saturate=saturate)
+
+
+def encoded(
+    at: Lowering, value: SSAValue, dtype: np.dtype[np.generic], *, saturate: bool
+) -> SSAValue:
+    """Another element type; ``saturate`` as Cast has it, for floats of 8 bits."""
+    if saturate and dtype.name in FLOAT_CODES:
+        return at.emit("cast", value, to=dtype.name, saturate=True)
     return at.cast(value, dtype)
+
+
+def _power_of_two(at: Lowering, x: SSAValue, saturate: bool) -> SSAValue:
+    """float32 as the exponent alone, rounded as ``round_mode`` says; as ONNX's reference has it.
+
+    What is infinite or no number is no number.
+    """
+    bits = at.emit("bit_cast", x, to="int32")
+    exponent = at.apply("bit_and", at.apply("bit_shift", bits, 23), 255)
+    fraction, mode = at.apply("bit_and", bits, 0x7FFFFF), at.text("round_mode", "up")
+    if mode not in ("up", "down", "nearest"):
+        raise at.refuse(f"the round_mode {mode!r}")
+    rounded = exponent
+    if mode != "down":
+        # Of two as near the upper one, but for numbers below the least normal one.
+        least = (
+            at.apply(
+                "select",
+                at.apply("less", exponent, 1),
+                *(at.made(number, exponent) for number in (0x400000, 0x3FFFFF)),
+            )
+            if mode == "nearest"
+            else at.made(0, exponent)
+        )
+        rounded = at.emit("add", exponent, at.cast(at.emit("less", least, fraction), np.int32))
+    most = at.made(254 if saturate else 255, exponent)
+    special = at.apply("equal", exponent, 255)
+    code = at.emit("select", special, exponent, at.emit("min", rounded, most))
+    return at.emit("bit_cast", at.cast(code, np.uint8), to="float8_e8m0fnu")
 
 
 def bit_cast(at: Lowering) -> Value:
