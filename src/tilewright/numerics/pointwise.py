@@ -126,7 +126,8 @@ def encoded(x: Array, to: np.dtype[Any], *, saturate: bool) -> Array:
     """Numbers as codes: floats to the nearest, the even one of two; of integers the lowest bits.
 
     What lies beyond a float's largest number becomes infinite, or what is no number, or, with
-    ``saturate``, that number, infinities too. Floats become integers towards zero.
+    ``saturate``, that number, infinities too. float64 goes by way of float32, as ml_dtypes has it.
+    Floats become integers towards zero.
     """
     form = FORMATS[to.name]
     if x.dtype.name in FORMATS:

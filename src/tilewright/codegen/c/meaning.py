@@ -174,7 +174,7 @@ def _encoded(value: str, element: str, result: str, saturate: bool) -> str:
         return f"(uint8_t)({whole} & {2**form.bits - 1})"
     beyond = form.most if saturate else form.beyond
     parameters = (form.sign, form.fraction, form.bias, form.most, form.nan, int(form.minus_zero))
-    return f"code_of_double({value}, {', '.join(map(str, parameters))}, {beyond})"
+    return f"code_of_float((float)({value}), {', '.join(map(str, parameters))}, {beyond})"
 
 
 def _integer(

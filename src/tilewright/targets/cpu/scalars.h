@@ -142,22 +142,22 @@ INLINE float float_of_code(uint8_t a, int sign, int fraction, int bias, int most
     if (size > most)
         u.value = nan > size && size == most + 1 ? INFINITY : NAN;
     if (a & sign)
-        return size || minus_zero ? -u.value : NAN;
+        return size || minus_zero ? -u.value : -NAN;
     return u.value;
 }
 
 /* To the nearest, the even one of two; what is larger than `most` is `beyond`. */
-INLINE uint8_t code_of_double(double a, int sign, int fraction, int bias, int most, int nan, int minus_zero, int beyond)
+INLINE uint8_t code_of_float(float a, int sign, int fraction, int bias, int most, int nan, int minus_zero, int beyond)
 {
     const int negative = signbit(a) ? sign : 0;
-    const double size = fabs(a);
+    const float size = fabsf(a);
     int code = beyond, exponent;
     if (a != a)
         return (uint8_t)(minus_zero ? nan ^ negative : nan);
-    if (size < 0x1p20) {
-        frexp(size, &exponent);
-        exponent = exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
-        code = (int)rint(ldexp(size, fraction - exponent)) + (exponent + bias - 1) * (1 << fraction);
+    if (size < 0x1p20f) {
+        frexpf(size, &exponent);
+        exponent = size > 0 && exponent > 2 - bias ? exponent - 1 : 1 - bias;
+        code = (int)rintf(ldexpf(size, fraction - exponent)) + (exponent + bias - 1) * (1 << fraction);
         code = code > most ? beyond : code;
     }
     return (uint8_t)(code || minus_zero ? code | negative : 0);
