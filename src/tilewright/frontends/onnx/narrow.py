@@ -17,7 +17,7 @@ from tilewright.ir.types import Array
 from tilewright.numerics.codes import FORMATS
 from tilewright.numerics.element_types import dtype_named
 
-_NAMES = {
+_NAMES: Mapping[int, str] = {
     TensorProto.UINT4: "uint4",
     TensorProto.INT4: "int4",
     TensorProto.UINT2: "uint2",

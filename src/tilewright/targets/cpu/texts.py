@@ -10,6 +10,7 @@ from tilewright.codegen.host.calls import KernelSource
 from tilewright.codegen.host.ports import NamedPort
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
+from tilewright.numerics.codes import FORMATS
 from tilewright.system.template import filled
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
 from tilewright.targets.cpu.headers import SUPPORT
@@ -114,7 +115,10 @@ def _port_text(upper: str, port: NamedPort, is_output: bool) -> str:
         for axis, extent in enumerate(port.shape)
     ]
     shape = " x ".join(extents) or "one element"
-    about = f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}."
+    coded = ", each a code in the lowest bits of a byte" if port.dtype in FORMATS else ""
+    about = (
+        f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}{coded}."
+    )
     return f"/* {about} */\n#define {_elements(upper, port)} {port.elements}"
 
 
