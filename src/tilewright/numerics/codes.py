@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """What the codes of a format stand for."""
+    """A format: what its codes stand for."""
 
     bits: int
     signed: bool
     fraction: int | None = None
     """Bits after the leading one; None for integers."""
     bias: int = 0
-    """What is added to a float's exponent; the least one, 0, is of subnormal numbers."""
+    """Number added to a float's exponent; where the sum is 0, numbers are subnormal."""
     most: int = 0
     """The code of the largest finite float."""
     beyond: int = 0
@@ -55,4 +55,4 @@ FORMATS: Mapping[str, Format] = {
 """The formats by the names that ml_dtypes has for them; e8m0 are powers of two, and no zero."""
 
 FLOAT_CODES = tuple(name for name, form in FORMATS.items() if form.fraction is not None)
-"""Formats of floats."""
+"""Names of the formats of floats."""
