@@ -29,7 +29,7 @@ KEPT = 8
 
 _KNOWN: Mapping[tuple[int, ...], str] = {
     (0,): """
-        BlackmanWindow ConstantOfShape HammingWindow HannWindow If NonZero Unique
+        BlackmanWindow ConstantOfShape HammingWindow HannWindow If ImageDecoder NonZero Unique
     """,
     (0, 1): "Loop",
     (0, 1, 2): "Range",

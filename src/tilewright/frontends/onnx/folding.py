@@ -30,8 +30,9 @@ _FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
     Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum Div Equal Exp Expand EyeLike
     Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual HammingWindow HannWindow
-    Identity IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min Mod Mul Neg
-    NonMaxSuppression NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax
+    Identity ImageDecoder IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min Mod Mul Neg
+    NonMaxSuppression NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax
     ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements
     ScatterND Shape Sigmoid Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose
     Trilu Unique Unsqueeze Where Xor

@@ -98,10 +98,6 @@ class _Importer:
         """The model as a network; raises TilewrightError."""
         self.body.run(self._ordered(), self.scope, self.outputs)
         results = [self._output(name) for name in self.outputs]
-        if len(self.empty) == len(self.outputs) > 0 and not self.problems:
-            reason = f"it is empty, of shape {list(self.empty[0].shape)}, and there is no other one"
-            where = f"output {shown(self.empty[0].name)}"
-            self.problems.append(Problem("onnx-shape", reason, where))
         if self.problems:
             raise TilewrightError(self.problems)
         values = [value for value in results if value is not None]
