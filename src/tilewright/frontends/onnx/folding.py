@@ -6,6 +6,7 @@ every time, are evaluated; the size of the result is worked out before anything 
 
 from __future__ import annotations
 
+import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from tilewright.frontends.onnx.limits import (
 from tilewright.frontends.onnx.nodes import Node
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_name
 from tilewright.ir.types import Array
+from tilewright.system.extras import library
 
 _FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
@@ -111,6 +113,8 @@ class Folder:
             return _range_count(node, list(arrays.values())) * 8
         if node.operator == "NonMaxSuppression" and max(a.size for a in arrays.values()) > _BOXES:
             raise _too_large(node)
+        if node.operator == "ImageDecoder" and len(arrays) == 1:
+            return _image_bytes(node, *arrays.values())
         if node.operator in _BOUNDED_BY_INPUT:
             return sum(array.size * max(array.ndim, 4) * 8 for array in arrays.values())
         types = infer_types(node, {n: type_of(a) for n, a in arrays.items()}, arrays)
@@ -182,6 +186,16 @@ def _range_count(node: Node, operands: Sequence[Array]) -> int:
     if count > MAX_CONSTANT_ELEMENTS:
         raise _too_large(node)
     return max(0, math.ceil(count))
+
+
+def _image_bytes(node: Node, encoded: Array) -> int:
+    """The bytes of an image once it is decoded; raises TilewrightError."""
+    pillow = library("PIL.Image", "images", "onnx-unsupported-operator", "encoded images")
+    try:
+        with pillow.open(io.BytesIO(encoded.tobytes())) as image:
+            return image.width * image.height * 4
+    except Exception as error:  # Pillow's readers raise whatever damaged files make them meet.
+        raise node.refuse(f"its input is no image: {str(error)[:200]}") from error
 
 
 def _cut_by_pads(operands: Sequence[Constant | None]) -> list[Constant | None]:

@@ -254,14 +254,26 @@ def identity(at: Lowering) -> Value:
 
 
 def dropout(at: Lowering) -> Sequence[Value]:
-    """The operand itself, and a mask of all: nothing is dropped at inference."""
+    """The operand itself, and a mask of all: nothing is dropped at inference.
+
+    In training mode a model that says the seed drops the same elements in every run: those for
+    which ONNX's reference draws less than the ratio from NumPy's generator with that seed.
+    """
     training = at.operands[2] if len(at.operands) > 2 else None
+    value, mask = at.operand(0), np.ones(at.shape(0), np.bool_)
     if training is not None and (not isinstance(training, Constant) or training.array.any()):
-        ratio = at.constant(1)
-        if ratio is None or ratio.any():
+        ratio = at.constant(1) if at.has(1) else np.float32(0.5)
+        if ratio is None or not isinstance(training, Constant) or ratio.size != 1:
             raise at.refuse("it is in training mode", help="export the model for inference")
-    mask = np.ones(at.shape(0), np.bool_)
-    return [at.operand(0), Constant(mask, f"{at.node.name}.mask")][: len(at.node.outputs)]
+        if (part := float(ratio.reshape(-1)[0])) != 0:
+            if "seed" not in at.attributes or not 0 < part < 1:
+                reason = "it is in training mode, and its seed or ratio is no such number"
+                raise at.refuse(reason, help="export the model for inference")
+            random = np.random.RandomState(at.integer("seed") % 2**32)
+            mask = random.uniform(0, 1, at.shape(0)) >= part
+            factors = mask / np.float32(1 - part)
+            value = at.emit("mul", at.tensor(0), at.made(factors, at.tensor(0), "factors"))
+    return [value, Constant(mask, f"{at.node.name}.mask")][: len(at.node.outputs)]
 
 
 def bit_shift(at: Lowering) -> Value:
