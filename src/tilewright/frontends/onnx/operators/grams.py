@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +27,7 @@ def tf_idf_vectorizer(at: Lowering) -> SSAValue:
     columns, known = list[SSAValue](), list[int]()
     first = 0
     for length, grams in enumerate(_pools(at), 1):
-        numbers = places[first : first + len(grams)]
+        numbers = range(first, first + len(grams))
         first += len(grams)
         if not low <= length <= high or not len(grams):
             continue
@@ -40,7 +42,7 @@ def tf_idf_vectorizer(at: Lowering) -> SSAValue:
             known.extend(numbers)
     if first != len(places) or len(set(places)) < len(places) or not places:
         raise at.refuse("its ngram_indexes are not one each, and different")
-    return _placed(at, columns, known, max(places) + 1, mode)
+    return _placed(at, columns, known, places, mode)
 
 
 def _pools(at: Lowering) -> list[NDArray[np.int64]]:
@@ -49,7 +51,7 @@ def _pools(at: Lowering) -> list[NDArray[np.int64]]:
     ends = (*(at.integers("ngram_counts") or ()), pool.size)
     if not pool.size or list(ends) != sorted(ends) or ends[0] != 0:
         raise at.refuse("it has no pool of integers, or the counts do not fit it")
-    parts = [pool[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [pool[a:b] for a, b in pairwise(ends)]
     if any(part.size % length for length, part in enumerate(parts, 1)):
         raise at.refuse("its ngram_counts do not fit its pool")
     return [part.reshape(-1, length) for length, part in enumerate(parts, 1)]
@@ -72,20 +74,21 @@ def _counted(at: Lowering, rows: SSAValue, grams: NDArray[np.int64], step: int) 
 
 
 def _placed(
-    at: Lowering, columns: list[SSAValue], known: list[int], size: int, mode: str
+    at: Lowering, columns: list[SSAValue], known: list[int], places: tuple[int, ...], mode: str
 ) -> SSAValue:
-    """The counts of ``known`` columns at their places, 0 at others, weighted."""
+    """The counts of ``known`` n-grams, weighted, at their places; 0 at others."""
+    weights, size = at.attributes.get("weights"), max(places) + 1
     count = at.shape(0)[0] if len(at.shape(0)) == 2 else 1
     nothing = at.weight(np.zeros((count, 1), np.float32), f"{at.node.name}.nothing")
     order = np.full(size, len(known), np.int64)
-    order[known] = np.arange(len(known))
+    order[[places[gram] for gram in known]] = np.arange(len(known))
     value = at.emit("concat", *columns, nothing, axis=1)
-    value = at.emit("gather", value, at.weight(order, f"{at.node.name}.order"), axis=1)
     if mode == "IDF":
         value = at.cast(at.emit("less", at.made(0, value), value), np.float32)
-    weights = at.attributes.get("weights")
     if mode != "TF" and isinstance(weights, tuple):
-        if len(weights) != size:
-            raise at.misfit(f"it has {len(weights)} weights for {size} columns")
-        value = at.emit("mul", value, at.made(np.array(weights, np.float32), value, "weights"))
+        if len(weights) != len(places):
+            raise at.misfit(f"it has {len(weights)} weights for {len(places)} n-grams")
+        factors = np.array([*(weights[gram] for gram in known), 0], np.float32)
+        value = at.emit("mul", value, at.made(factors, value, "weights"))
+    value = at.emit("gather", value, at.weight(order, f"{at.node.name}.order"), axis=1)
     return at.reshape(value, (*at.shape(0)[:-1], size))
