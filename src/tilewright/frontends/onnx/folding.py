@@ -43,6 +43,12 @@ _FOLDED_NAMES = """
 # Quantised constants are left to the graph, whose passes may want to compute on the integers.
 _FOLDED = frozenset(_FOLDED_NAMES.split())
 
+_OF_TEXT = frozenset(("RegexFullMatch", "ai.onnx.ml.LabelEncoder"))
+"""Operators that make numbers of texts, which are constants."""
+
+_REPEATED, _OPTIONAL = 1, 8
+"""Signs ``*``, ``+`` and ``{`` of a pattern, and ``?``, with which matching takes no long time."""
+
 _BOUNDED_BY_INPUT = frozenset(("Compress", "NonMaxSuppression", "NonZero", "Unique"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
 
@@ -66,7 +72,7 @@ class Folder:
             value is not None and value.array.size > 1 for value in operands
         ):
             return False
-        return node.domain == "" and node.operator in _FOLDED
+        return node.key in _FOLDED or node.key in _OF_TEXT
 
     def fold(self, node: Node, operands: Sequence[Constant | None]) -> list[Constant]:
         """The results of a node; raises TilewrightError if they are too large or not defined."""
@@ -75,6 +81,7 @@ class Folder:
         elif node.operator == "Identity" and operands and operands[0] is not None:
             results = [operands[0].array]  # The reference would copy it.
         else:
+            _check_pattern(node)
             self._spend(node, self._bytes_of(node, operands))
             results = self._evaluate(node, operands)
         return [Constant(a, name) for a, name in zip(results, node.outputs, strict=True)]
@@ -167,12 +174,20 @@ class Folder:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                arrays = ReferenceEvaluator(graph, {"": node.version}).run(None, feeds)
+                arrays = ReferenceEvaluator(graph, {node.domain: node.version}).run(None, feeds)
         except Exception as error:  # The reference raises whatever its NumPy code meets.
             reason = " ".join(str(error).split())[:200]
             raise node.refuse(f"it is constant and cannot be evaluated: {reason}") from error
         results = iter(arrays)
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
+
+
+def _check_pattern(node: Node) -> None:
+    """Refuse a pattern that a text may be matched with in many ways, one after another."""
+    for pattern in (item.s for item in node.proto.attribute if item.name == "pattern"):
+        repeated = sum(map(pattern.count, (b"*", b"+", b"{")))
+        if repeated > _REPEATED or pattern.count(b"?") > _OPTIONAL:
+            raise node.refuse("its pattern repeats more than one part")
 
 
 def _range_count(node: Node, operands: Sequence[Array]) -> int:

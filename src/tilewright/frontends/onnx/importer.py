@@ -165,6 +165,9 @@ class _Importer:
     def _output(self, name: str) -> SSAValue | None:
         """The tensor that an output stands for; None if it was refused."""
         value = self.body.value(name, self.scope)
+        if isinstance(value, Constant) and value.array.dtype.kind == "O":
+            self.problems.append(Problem("onnx-dtype", "it is text", f"output {shown(name)}"))
+            return None
         if isinstance(value, Constant):
             self._check_output(name, value.array.dtype)
             if value.array.size == 0:

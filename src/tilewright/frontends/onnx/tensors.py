@@ -69,6 +69,8 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
     where = f"tensor {shown(tensor.name)}"
     if tensor.data_type in NARROW and not tensor.HasField("segment"):
         return _narrow_array(tensor, files, where)
+    if tensor.data_type == TensorProto.STRING and not tensor.HasField("segment"):
+        return _text_array(tensor, where)
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         raise refuse(
@@ -94,6 +96,16 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
         return np.array(values, np.int64).astype(np.uint16).view(dtype).reshape(shape)
     wide = np.uint64 if tensor.data_type in (TensorProto.UINT32, TensorProto.UINT64) else np.int64
     return np.array(values, dtype if dtype.kind == "f" else wide).astype(dtype).reshape(shape)
+
+
+def _text_array(tensor: TensorProto, where: str) -> Array:
+    """Texts, which import evaluates and no network has."""
+    shape = tuple(tensor.dims)
+    count = checked_size(shape, where)
+    if len(tensor.string_data) != count or tensor.data_location == TensorProto.EXTERNAL:
+        raise _wrong_length(where, len(tensor.string_data), count, "texts")
+    texts = [text.decode(errors="replace") for text in tensor.string_data]
+    return np.array(texts, object).reshape(shape)
 
 
 def _narrow_array(tensor: TensorProto, files: Files | None, where: str) -> Array:
