@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -46,8 +47,8 @@ _FOLDED = frozenset(_FOLDED_NAMES.split())
 _OF_TEXT = frozenset(("RegexFullMatch", "ai.onnx.ml.LabelEncoder"))
 """Operators that make numbers of texts, which are constants."""
 
-_REPEATED, _OPTIONAL = 1, 8
-"""Signs ``*``, ``+`` and ``{`` of a pattern, and ``?``, with which matching takes no long time."""
+_CHOICES = 8
+"""Signs ``?`` and ``|`` of a pattern, each of which may double the time that a match takes."""
 
 _BOUNDED_BY_INPUT = frozenset(("Compress", "NonMaxSuppression", "NonZero", "Unique"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
@@ -185,9 +186,11 @@ class Folder:
 def _check_pattern(node: Node) -> None:
     """Refuse a pattern that a text may be matched with in many ways, one after another."""
     for pattern in (item.s for item in node.proto.attribute if item.name == "pattern"):
-        repeated = sum(map(pattern.count, (b"*", b"+", b"{")))
-        if repeated > _REPEATED or pattern.count(b"?") > _OPTIONAL:
-            raise node.refuse("its pattern repeats more than one part")
+        repeated = re.findall(rb"\)?[*+{]", pattern)
+        choices = pattern.count(b"?") + pattern.count(b"|")
+        groups = any(sign[:1] == b")" for sign in repeated) or b"(?" in pattern
+        if len(repeated) > 1 or groups or choices > _CHOICES:
+            raise node.refuse("its pattern repeats a group or several parts, or has many choices")
 
 
 def _range_count(node: Node, operands: Sequence[Array]) -> int:

@@ -23,6 +23,7 @@ from tilewright.frontends.onnx.operators import (
     sampling,
     spectrum,
     training,
+    trees,
 )
 
 _FUNCTIONS = """
@@ -154,6 +155,7 @@ RULES: Mapping[str, Rule] = {
     "Xor": elementwise.direct("bit_xor"),
     "ai.onnx.ml.ArrayFeatureExtractor": indexing.array_feature_extractor,
     "ai.onnx.ml.Binarizer": elementwise.binarizer,
+    "ai.onnx.ml.TreeEnsemble": trees.tree_ensemble,
     "ai.onnx.preview.training.Adagrad": training.adagrad,
     "ai.onnx.preview.training.Adam": training.adam,
     "ai.onnx.preview.training.Momentum": training.momentum,
