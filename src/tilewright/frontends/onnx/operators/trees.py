@@ -33,18 +33,18 @@ _RELATIONS: Mapping[int, tuple[str, bool, bool]] = {
 and its result is negated."""
 
 _FOLDS = ("sum", "sum", "min", "max")
-"""What puts the trees' leaves together, by ``aggregate_function``; the first is a mean."""
+"""Reductions over the trees by ``aggregate_function``; the first is then divided into a mean."""
 
 
 @dataclass
 class Nodes:
-    """Columns of the places."""
+    """The table of places, a list for each column."""
 
     feature: list[int]
     split: list[float]
     mode: list[int]
     missing: list[int]
-    """1 where a number that is none goes to the true branch."""
+    """Flags, 1 where NaN takes the true branch."""
     yes: list[int]
     no: list[int]
 
@@ -121,7 +121,7 @@ def _nodes(at: Lowering, width: int, leaves: int) -> tuple[Nodes, list[int]]:
 
 
 def _members(at: Lowering, count: int) -> list[list[float]]:
-    """The numbers of each set; what is no number ends one."""
+    """The numbers of each set, which NaN ends."""
     sets: list[list[float]] = [[]]
     for value in _tensor(at, "membership_values"):
         if np.isnan(value):
