@@ -64,7 +64,7 @@ def test_gradients_are_those_of_small_differences() -> None:
                 known = {n: moved[n] for n in moved if n != "unused"}
                 ends.append(float(session.run(None, known | {"unused": moved["unused"]})[0].sum()))
             wanted[index] = (ends[0] - ends[1]) / 2e-6
-        np.testing.assert_allclose(found[f"d{name}"], wanted, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found[f"d{name}"], wanted, rtol=1e-5, atol=1e-8)
 
 
 def test_operations_without_a_gradient_are_refused() -> None:
