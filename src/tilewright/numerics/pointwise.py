@@ -14,7 +14,7 @@ from tilewright.numerics import affine, tables
 from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics.arrays import Array
 from tilewright.numerics.codes import FORMATS
-from tilewright.numerics.element_types import element_of_dtype, rounded
+from tilewright.numerics.element_types import dtype_named, element_of_dtype, rounded
 
 Attributes = Mapping[str, Any]
 
@@ -112,7 +112,7 @@ def _dequantise_linear(arrays: Sequence[Array], values: Attributes) -> Array:
 
 def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
     """Convert to another element type: floats to integers towards zero; anything but 0 is true."""
-    to = np.dtype(str(values["to"]))
+    to = dtype_named(str(values["to"]))
     with np.errstate(all="ignore"):
         if to.name in FORMATS:
             return encoded(arrays[0], to, saturate=bool(values.get("saturate")))
@@ -203,7 +203,7 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "bit_shift": _shift,
     "select": lambda arrays, _: np.where(arrays[0], arrays[1], arrays[2]),
     "cast": _cast,
-    "bit_cast": lambda arrays, values: arrays[0].view(np.dtype(str(values["to"]))),
+    "bit_cast": lambda arrays, values: arrays[0].view(dtype_named(str(values["to"]))),
     "quantise_linear": _quantise_linear,
     "dequantise_linear": _dequantise_linear,
     "requantise_linear": lambda arrays, values: affine.requantise(arrays[0], arrays[1], values),
