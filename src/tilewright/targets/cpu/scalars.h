@@ -149,7 +149,8 @@ INLINE float float_of_code(uint8_t a, int sign, int fraction, int bias, int most
 /* To the nearest, the even one of two; what is larger than `most` is `beyond`. */
 INLINE uint8_t code_of_float(float a, int sign, int fraction, int bias, int most, int nan, int minus_zero, int beyond)
 {
-    const int negative = signbit(a) ? sign : 0;
+    const union { float value; uint32_t bits; } u = {.value = a};
+    const int negative = u.bits >> 31 ? sign : 0;
     const float size = fabsf(a);
     int code = beyond, exponent;
     if (a != a)
