@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tilewright.errors import TilewrightError
 from tilewright.graph.weights import Weights
 from tilewright.ir.types import Array
+from tilewright.numerics.codes import FORMATS
 
 ARRAYS: list[Array] = [
     np.arange(12, dtype=np.float32).reshape(3, 4),
@@ -177,3 +178,16 @@ def test_damaged_files_never_crash(tmp_path: Path, data: st.DataObject) -> None:
         return
     for symbol in weights:
         assert weights.get(symbol).nbytes >= 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_codes_of_short_formats(tmp_path: Path, name: str) -> None:
+    """They are told from bytes of the same content, and come back with their type."""
+    codes = np.arange(2 ** FORMATS[name].bits, dtype=np.uint8)
+    store = Weights()
+    symbol, other = store.add(codes.view(name), "codes"), store.add(codes, "bytes")
+    assert symbol != other
+    store.save(tmp_path / "weights.safetensors")
+    loaded = Weights.load(tmp_path / "weights.safetensors")
+    assert loaded.get(symbol).dtype.name == name and loaded.get(other).dtype == np.uint8
+    np.testing.assert_array_equal(loaded.get(symbol).view(np.uint8), codes)

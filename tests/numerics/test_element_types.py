@@ -62,6 +62,8 @@ def test_elements_are_what_their_names_say(name: str) -> None:
     if element.kind == "float":
         assert name.endswith(f"float{element.bits}")
         assert element.is_short_float == (element.bits == 16)
+    elif element.kind == "code":
+        assert element.dtype.name == name
     else:
         assert element.dtype.kind in "iub"
     if element.accumulator is not None:
@@ -109,17 +111,17 @@ text = open(importlib.util.find_spec(name).origin).read()
 first = '    Element("fixed32", "fixed", 32),\\n'
 assert text.count(first) == 1
 sys.modules[name] = module = types.ModuleType(name)
-exec(text.replace(first, first + '    Element("int4", "integer", 4, "int32"),\\n'), vars(module))
+exec(text.replace(first, first + '    Element("nibble", "integer", 4, "int32"),\\n'), vars(module))
 from tilewright.machine import Machine, Memory
 from tilewright.planning.domain import Operand
 from tilewright.numerics.formats import Format
-assert Operand("w", (17, 3), (), element="int4").bytes == 26
-assert Format("int4", "four bits").bits == 4 and Format("int4", "").kind == "linear"
+assert Operand("w", (17, 3), (), element="nibble").bytes == 26
+assert Format("nibble", "four bits").bits == 4 and Format("nibble", "").kind == "linear"
 machine = dict(name="m", clock_hz=1e9, memories=(Memory(name="dram", bytes_per_cycle=8),))
 try:
     Machine(**machine, element="int5", accumulator="int32")
 except ValueError as error:
-    assert "'int4'" in str(error), error
+    assert "'nibble'" in str(error), error
 else:
     raise AssertionError("int5 is no element type")
 """

@@ -41,8 +41,9 @@ Of the node tests, {single} have one operator of ONNX's own domain, on float32 o
 
 A test in which an operator is replaced by its definition (`_expanded`) counts for that operator.
 The results of NonMaxSuppression, NonZero, Unique and Compress have shapes that depend on values:
-these operators run where their inputs are constants, and `tilewright.integrations.onnx_backend`
-takes such inputs as constants of a run.
+these operators run where their inputs are constants, as do ImageDecoder and what makes numbers of
+text, and `tilewright.integrations.onnx_backend` takes such inputs as constants of a run. Of
+Bernoulli the suite expects what NumPy's generator drew when it was written.
 
 | operator | tests | interpreter | cpu | refused with |
 |---|---|---|---|---|

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tilewright.errors import refuse
+from tilewright.numerics.element_types import dtype_named
 from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def inputs_for(
     random = np.random.default_rng(seed or 0)
     for info in infos:
         values = random.standard_normal([int(size) for size in info.shape])
-        arrays.setdefault(info.name, values.astype(info.dtype))
+        arrays.setdefault(info.name, values.astype(dtype_named(info.dtype)))
     return arrays
 
 

@@ -37,6 +37,7 @@ from tilewright.ir import (
 )
 from tilewright.ir.types import (
     Array,
+    CodeType,
     FixedType,
     dtype_of,
     element_name,
@@ -47,6 +48,7 @@ from tilewright.ir.types import (
     tensor_type,
 )
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.numerics.operators import has
 from tilewright.planning.domain import Affine, Dim, Operand, Role, Stage, Value
 
 MAXIMUM_ELEMENTS = 2**31 - 1
@@ -288,12 +290,14 @@ class Operation(IRDLOperation):
         """Check the number of operands and that their shapes are static and sane."""
         low, high = self.ARITY
         if not low <= len(types) <= high:
-            span = str(low) if low == high else f"{low} to {high}"
+            span = low if low == high else f"{low} to {high}"
             raise self.wrong(f"takes {span} operands, has {len(types)}")
         for index, kind in enumerate(types):
             self.check_shape(kind.get_shape(), "operand", index)
             fixed_point = isinstance(kind.element_type, FixedType)
             self.need(self.FIXED_POINT or not fixed_point, "is not defined on fixed point")
+            if isinstance(kind.element_type, CodeType) and not has(self.operation, "coded"):
+                raise self.wrong(f"is not defined on {kind.element_type}")
 
     def check_shape(self, shape: Sequence[int], subject: str, number: int | None = None) -> None:
         """Check that a shape is static, of bounded rank and of bounded size; messages call it
@@ -331,9 +335,8 @@ class Operation(IRDLOperation):
 
     def as_result(self, values: Array) -> Array:
         """Results computed in float32 as the result's elements, of 16 bits perhaps."""
-        dtype = dtype_of(self.result)
         if values.dtype == np.float32 and tensor_type(self.result).element_type in SHORT_FLOATS:
-            return values.astype(dtype)
+            return values.astype(dtype_of(self.result))
         return values
 
     def fixed(self, kind: Type, bits: Sequence[int] = NARROW) -> FixedType:
@@ -354,15 +357,13 @@ class Operation(IRDLOperation):
 
     def need_float(self, kind: Type) -> None:
         """Check that an operand holds floats."""
-        element = kind.element_type
-        if element not in FLOATS:
-            raise self.wrong(f"takes floats, found {element}")
+        if kind.element_type not in FLOATS:
+            raise self.wrong(f"takes floats, found {kind.element_type}")
 
     def need_integer(self, kind: Type) -> None:
         """Check that an operand holds integers."""
-        element = kind.element_type
-        if not isinstance(element, IntegerType) or element == i1:
-            raise self.wrong(f"takes integers, found {element}")
+        if not isinstance(kind.element_type, IntegerType) or kind.element_type == i1:
+            raise self.wrong(f"takes integers, found {kind.element_type}")
 
     def verify_(self) -> None:
         """Check the operands, the attributes, and the result's shape and element type."""
@@ -372,8 +373,7 @@ class Operation(IRDLOperation):
         result_type = tensor_type(self.result)
         shape, wanted = result_type.get_shape(), inferred.get_shape()
         if shape != wanted:
-            text = f"result has shape {list(shape)}, the shape rule gives {list(wanted)}"
-            raise self.wrong(text)
+            raise self.wrong(f"result has shape {list(shape)}, the shape rule gives {list(wanted)}")
         self.verify_element(inferred.element_type, result_type.element_type)
 
     def verify_element(self, inferred: Attribute, element: Attribute) -> None:

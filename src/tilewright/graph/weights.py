@@ -21,6 +21,8 @@ from tilewright.errors import refuse
 from tilewright.graph.names import identifier
 from tilewright.graph.spill import Spill
 from tilewright.numerics.arrays import Array
+from tilewright.numerics.codes import FORMATS
+from tilewright.numerics.element_types import dtype_named
 
 MOST_AXES = 32
 """Axes of an array that is read."""
@@ -63,7 +65,7 @@ class Weights:
         (``weights-type``) for elements that the store does not hold.
         """
         kept = np.asarray(array, order="C")
-        if kept.dtype.newbyteorder("<") not in _CODES:
+        if kept.dtype.newbyteorder("<") not in _CODES and kept.dtype.name not in FORMATS:
             raise refuse("weights-type", f"weights of {kept.dtype} are not supported", hint)
         owned = kept is not array
         kept = kept.astype(kept.dtype.newbyteorder("<"), copy=False)
@@ -128,10 +130,13 @@ class Weights:
         )
         header: dict[str, Any] = {}
         offset = 0
+        formats = {s: array.dtype.name for s, array in self._arrays.items()}
+        if codes := {s: name for s, name in sorted(formats.items()) if name in FORMATS}:
+            header["__metadata__"] = codes  # As bytes: the file's format has not all of these.
         for symbol in order:
             array = self._arrays[symbol]
             header[symbol] = {
-                "dtype": _CODES[array.dtype],
+                "dtype": "U8" if symbol in codes else _CODES[array.dtype],
                 "shape": list(array.shape),
                 "data_offsets": [offset, offset + array.nbytes],
             }
@@ -155,10 +160,12 @@ class Weights:
                 data: Array = np.memmap(path, np.uint8, "r")
             start = 8 + int.from_bytes(data[:8].tobytes(), "little")
             header: dict[str, Any] = json.loads(data[8:start].tobytes())
-            _ = header.pop("__metadata__", None)
+            codes = header.pop("__metadata__", {})
             for symbol, entry in header.items():
                 first, last = (start + offset for offset in entry["data_offsets"])
                 kind, shape = np.dtype(_NAMES[entry["dtype"]]), entry["shape"]
+                if codes.get(symbol) in FORMATS and kind == np.uint8:
+                    kind = dtype_named(codes[symbol])
                 if len(shape) > MOST_AXES:
                     raise ValueError(f"{symbol!r} has {len(shape)} axes")
                 store._arrays[symbol] = data[first:last].view(kind).reshape(shape)
@@ -172,7 +179,8 @@ class Weights:
 
 def digest_of(array: Array) -> str:
     """SHA-256, in hexadecimal, of a C-contiguous array's dtype, shape and bytes."""
-    state = sha256(f"{array.dtype.str} {array.shape}\n".encode())
+    kind = array.dtype.name if array.dtype.name in FORMATS else array.dtype.str
+    state = sha256(f"{kind} {array.shape}\n".encode())
     state.update(_bytes_of(array))
     return state.hexdigest()
 

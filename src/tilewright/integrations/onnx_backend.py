@@ -29,7 +29,7 @@ KEPT = 8
 
 _KNOWN: Mapping[tuple[int, ...], str] = {
     (0,): """
-        BlackmanWindow ConstantOfShape HammingWindow HannWindow If
+        BlackmanWindow ConstantOfShape HammingWindow HannWindow If ImageDecoder
     """,
     (0, 1): "Loop",
     (0, 1, 2): "Range",
@@ -56,9 +56,13 @@ SIZES = ("Shape", "Size")
 
 
 def shape_inputs(model: ModelProto) -> set[str]:
-    """Inputs of a model on whose values shapes, axes or branches depend."""
+    """Inputs of a model on whose values shapes, axes or branches depend, and those of text."""
     needed = _needed(model.graph)
-    return {value.name for value in model.graph.input if value.name in needed}
+    return {
+        value.name
+        for value in model.graph.input
+        if value.name in needed or value.type.tensor_type.elem_type == TensorProto.STRING
+    }
 
 
 def has_open_inputs(model: ModelProto) -> bool:

@@ -37,6 +37,7 @@ from tilewright.ir import (
     param_def,
 )
 from tilewright.numerics.arrays import Array as Array
+from tilewright.numerics.codes import FORMATS
 from tilewright.numerics.element_types import ELEMENTS, ElementType, size_of
 
 
@@ -69,7 +70,24 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
         return cls(IntAttr(bits), IntAttr(fraction))
 
 
-TYPES = Dialect("tilewright", [], [FixedType])
+@irdl_attr_definition
+class CodeType(ParametrizedAttribute, TypeAttribute):
+    """A number of a format of at most 8 bits, by its name (numerics/codes.py)."""
+
+    name = "tilewright.code"
+    format: StringAttr = param_def()
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Read the parameter ``<"int4">`` of the type."""
+        with parser.in_angle_brackets():
+            name = parser.parse_str_literal()
+            if name not in FORMATS:
+                parser.raise_error(f"there is no format {name!r}")
+            return (StringAttr(name),)
+
+
+TYPES = Dialect("tilewright", [], [FixedType, CodeType])
 """The types that both dialects share, for a context."""
 
 UNSIGNED = {bits: IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16, 32, 64)}
@@ -89,6 +107,7 @@ _NUMPY: list[tuple[Attribute, type[np.generic]]] = [
     (UNSIGNED[16], np.uint16),
     (UNSIGNED[32], np.uint32),
     (UNSIGNED[64], np.uint64),
+    *((CodeType(StringAttr(name)), getattr(ml_dtypes, name)) for name in FORMATS),
 ]
 
 

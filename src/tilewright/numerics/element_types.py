@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from tilewright.numerics.codes import FORMATS
+
 if TYPE_CHECKING:
     import numpy as np
 
-Kind = Literal["float", "fixed", "integer"]
+Kind = Literal["float", "fixed", "integer", "code"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,9 @@ class Element:
     """An element type: kind, bits, and the type of its sums.
 
     ``fixed`` are integers with a binary point, which tensor types state; ``integer`` are plain
-    ones, whose scales are operands of the operations that need them.
+    ones, whose scales are operands of the operations that need them. A ``code`` is a number of a
+    format of at most 8 bits, which lie in the lowest bits of a byte: it is moved and converted, and
+    no operation computes on it.
     """
 
     name: str
@@ -89,6 +93,7 @@ _ELEMENTS = (
     Element("uint16", "integer", 16),
     Element("uint32", "integer", 32),
     Element("uint64", "integer", 64),
+    *(Element(name, "code", 8) for name in FORMATS),
 )
 
 ELEMENTS: Mapping[str, Element] = {element.name: element for element in _ELEMENTS}
@@ -120,11 +125,11 @@ def _short() -> tuple[np.dtype[Any], ...]:
 def dtype_named(name: str) -> np.dtype[Any]:
     """The dtype of that name, as NumPy prints it; raises TypeError if there is none.
 
-    ``np.dtype`` alone knows no bfloat16 before ml_dtypes has been imported.
+    ``np.dtype`` alone knows no bfloat16 and no codes before ml_dtypes has been imported.
     """
     import numpy as np
 
-    return ELEMENTS[name].dtype if name == "bfloat16" else np.dtype(name)
+    return ELEMENTS[name].dtype if name in (*FORMATS, "bfloat16") else np.dtype(name)
 
 
 def element_of_dtype(dtype: np.dtype[Any]) -> Element:

@@ -25,6 +25,7 @@ Trait = Literal[
     "saturates",  # limits numbers to constant bounds, which a saturating conversion can do
     "keeping",  # has the type of its first operand in fixed point
     "selecting",  # gives numbers of its operands, as they are
+    "coded",  # takes codes of formats of at most 8 bits (codes.py), too
     "view",  # elements of one operand at other places, which may turn out to be addresses
     "join",  # elements of several operands beside one another, as may their places
     "window",  # reads windows of an image
@@ -108,18 +109,20 @@ OPERATORS: dict[str, frozenset[Trait]] = {
     **_are("max min", "map", "arithmetic", "finite", "commutative", "keeping", "selecting"),
     **_are("div pow", "map", "arithmetic"),
     **_are("prelu", "map", "arithmetic", "finite", "keeping"),
-    **_are("mod select equal less less_equal bit_and bit_or bit_xor bit_shift bit_not", "map"),
-    **_are("identity copy batch_norm bit_cast", "map"),
-    **_are("cast", "map", "finite", "selecting"),
-    **_are("quantise dequantise requantise convert_layout", "map", "finite", "internal"),
+    **_are("mod equal less less_equal bit_and bit_or bit_xor bit_shift bit_not", "map"),
+    **_are("identity copy batch_norm", "map"),
+    **_are("bit_cast select", "map", "coded"),
+    **_are("cast", "map", "finite", "selecting", "coded"),
+    **_are("quantise dequantise requantise", "map", "finite", "internal"),
+    **_are("convert_layout", "map", "finite", "internal", "coded"),
     **_are("quantise_linear dequantise_linear", "map", "finite", "affine"),
     **_are(
         "requantise_linear add_linear mul_linear look_up", "map", "finite", "affine", "internal"
     ),
-    **_are("reshape transpose slice", "view", "selecting"),
-    **_are("concat", "join", "selecting"),
-    **_are("interleave", "join", "selecting", "internal"),
-    **_are("gather", "selecting"),
+    **_are("reshape transpose slice", "view", "selecting", "coded"),
+    **_are("concat", "join", "selecting", "coded"),
+    **_are("interleave", "join", "selecting", "internal", "coded"),
+    **_are("gather", "selecting", "coded"),
     **_are("pad", "keeping", "selecting"),
     **_are("max_pool", "window", "homogeneous", "keeping", "selecting"),
     **_are("average_pool", "window", "homogeneous", "keeping"),
@@ -130,7 +133,8 @@ OPERATORS: dict[str, frozenset[Trait]] = {
     **_are("arg_max arg_min arg_sort running_sum running_product scatter lrn softmax"),
     **_are("non_max_suppression"),
     **_are("piece_conv piece_matmul separable_conv sparse_product", "internal"),
-    **_are("winograd_conv winograd_input winograd_output im2col channel_shuffle", "internal"),
+    **_are("channel_shuffle", "internal", "coded"),
+    **_are("winograd_conv winograd_input winograd_output im2col", "internal"),
     **_are("block_round block_matmul block_gather rotate cached_attention", "internal"),
     **_are("layer_norm attention attention_weights maximum_gradient lrn_gradient", "internal"),
 }

@@ -13,7 +13,8 @@ import numpy as np
 from tilewright.numerics import affine, tables
 from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics.arrays import Array
-from tilewright.numerics.element_types import element_of_dtype, rounded
+from tilewright.numerics.codes import FORMATS
+from tilewright.numerics.element_types import dtype_named, element_of_dtype, rounded
 
 Attributes = Mapping[str, Any]
 
@@ -111,12 +112,33 @@ def _dequantise_linear(arrays: Sequence[Array], values: Attributes) -> Array:
 
 def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
     """Convert to another element type: floats to integers towards zero; anything but 0 is true."""
-    to = np.dtype(str(values["to"]))
+    to = dtype_named(str(values["to"]))
     with np.errstate(all="ignore"):
+        if to.name in FORMATS:
+            return encoded(arrays[0], to, saturate=bool(values.get("saturate")))
         floats = arrays[0].dtype.kind not in "iub"
         if values.get("saturate"):
             return rounded(arrays[0], element_of_dtype(to), saturate=True)
         return whole(arrays[0], to) if floats and to.kind in "iu" else arrays[0].astype(to)
+
+
+def encoded(x: Array, to: np.dtype[Any], *, saturate: bool) -> Array:
+    """Numbers as codes: floats to the nearest, the even one of two; of integers the lowest bits.
+
+    What lies beyond a float's largest number becomes infinite, or what is no number, or, with
+    ``saturate``, that number, infinities too. float64 goes by way of float32, as ml_dtypes has it.
+    Floats become integers towards zero.
+    """
+    form = FORMATS[to.name]
+    if x.dtype.name in FORMATS:
+        x = x.astype(np.float32)
+    if form.fraction is None:
+        codes = (whole(x, np.dtype(np.int8)) if x.dtype.kind not in "iub" else x).astype(np.uint8)
+        return (codes & np.uint8(2**form.bits - 1)).view(to)
+    if saturate:
+        limit = float(np.uint8(form.most).view(to))
+        x = np.clip(x if x.dtype.kind not in "iub" else x.astype(np.float64), -limit, limit)
+    return x.astype(to)
 
 
 def whole(x: Array, to: np.dtype[Any]) -> Array:
@@ -181,7 +203,7 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "bit_shift": _shift,
     "select": lambda arrays, _: np.where(arrays[0], arrays[1], arrays[2]),
     "cast": _cast,
-    "bit_cast": lambda arrays, values: arrays[0].view(np.dtype(str(values["to"]))),
+    "bit_cast": lambda arrays, values: arrays[0].view(dtype_named(str(values["to"]))),
     "quantise_linear": _quantise_linear,
     "dequantise_linear": _dequantise_linear,
     "requantise_linear": lambda arrays, values: affine.requantise(arrays[0], arrays[1], values),

@@ -59,7 +59,7 @@ def test_largest_integers():
         (lambda t: t.dims.append(-1), "onnx-shape"),
         (lambda t: t.dims.append(2**40), "onnx-too-large"),
         (lambda t: t.dims.extend([1] * 20), "onnx-too-large"),
-        (lambda t: setattr(t, "data_type", TensorProto.STRING), "onnx-dtype"),
+        (lambda t: setattr(t, "data_type", TensorProto.STRING), "onnx-truncated"),
         (lambda t: setattr(t, "data_type", 99), "onnx-dtype"),
         (lambda t: setattr(t.segment, "begin", 1), "onnx-dtype"),
     ],

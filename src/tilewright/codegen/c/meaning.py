@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.codegen.c.source import C_TYPES, byte_string, literal
 from tilewright.errors import refuse
+from tilewright.numerics.codes import FORMATS
 from tilewright.numerics.operators import PARAMETERS, has, operators
 
 Form = Literal["s", "d", "v"]
@@ -114,7 +115,7 @@ def element_expression(
     if operation in AFFINE:
         return affine_expression(operation, arguments, attributes, elements, result, "s")
     if operation == "cast":
-        return _cast(arguments[0], element, result)
+        return _cast(arguments[0], element, result, bool(attributes.get("saturate")))
     if operation == "bit_cast":
         both = f"union {{ {C_TYPES[element]} a; {C_TYPES[result]} b; }}"
         return f"(({both}){{.a = {arguments[0]}}}).b"
@@ -133,10 +134,14 @@ def element_expression(
     raise refuse("cpu-operation", f"the cpu target does not compute {operation} on {element}")
 
 
-def _cast(value: str, element: str, result: str) -> str:
+def _cast(value: str, element: str, result: str, saturate: bool) -> str:
     """A value as an element of another type."""
+    if element in FORMATS:
+        value, element = _decoded(value, element)
     if element in SHORT_FLOATS:
         value = f"float_of_{SHORT_FLOATS[element]}({value})"
+    if result in FORMATS:
+        return _encoded(value, element, result, saturate)
     if result in SHORT_FLOATS:
         return f"{SHORT_FLOATS[result]}_of_float((float)({value}))"
     if result == "bool":
@@ -147,6 +152,29 @@ def _cast(value: str, element: str, result: str) -> str:
         kind = "double" if element == "float64" else "float"
         return f"({C_TYPES[result]}){wide}_of_{kind}({value})"
     return f"({C_TYPES[result]})({value})"
+
+
+def _decoded(code: str, element: str) -> tuple[str, str]:
+    """The number of a code, and its element type."""
+    form = FORMATS[element]
+    if form.fraction is None:
+        return f"integer_of_code({code}, {form.bits}, {int(form.signed)})", "int32"
+    if not form.signed:
+        return f"power_of_code({code})", "float32"
+    parameters = (form.sign, form.fraction, form.bias, form.most, form.nan, int(form.minus_zero))
+    return f"float_of_code({code}, {', '.join(map(str, parameters))})", "float32"
+
+
+def _encoded(value: str, element: str, result: str, saturate: bool) -> str:
+    """The code of a number."""
+    form = FORMATS[result]
+    if form.fraction is None:
+        kind = "double" if element == "float64" else "float"
+        whole = value if "int" in element or element == "bool" else f"int32_of_{kind}({value})"
+        return f"(uint8_t)({whole} & {2**form.bits - 1})"
+    beyond = form.most if saturate else form.beyond
+    parameters = (form.sign, form.fraction, form.bias, form.most, form.nan, int(form.minus_zero))
+    return f"code_of_float((float)({value}), {', '.join(map(str, parameters))}, {beyond})"
 
 
 def _integer(

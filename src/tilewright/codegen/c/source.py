@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from tilewright.codegen.nest.value import variable
+from tilewright.numerics.codes import FORMATS
 
 C_TYPES: Mapping[str, str] = {
     "float32": "float",
@@ -18,8 +19,10 @@ C_TYPES: Mapping[str, str] = {
     "bfloat16": "uint16_t",
     "bool": "uint8_t",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(FORMATS, "uint8_t"),
 }
-"""Floats of 16 bits are kept as their bits, a boolean as 0 or 1 in a byte."""
+"""Floats of 16 bits are kept as their bits, numbers of fewer than 8 bits and floats of 8 as a code
+in the lowest bits of a byte, a boolean as 0 or 1 in a byte."""
 
 
 def comment(text: str) -> str:

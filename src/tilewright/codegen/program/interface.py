@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.errors import refuse
+from tilewright.numerics.element_types import dtype_named
 from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ class Runner(ABC):
             if name not in inputs:
                 raise refuse("input-missing", f"input {name!r} is missing", help=listed)
             array = np.asarray(inputs[name])
-            if array.dtype.kind in "OUSV" and array.dtype.kind != np.dtype(info.dtype).kind:
+            if array.dtype.kind in "OUSV" and array.dtype.kind != dtype_named(info.dtype).kind:
                 reason = f"has dtype {array.dtype}, which is of no numbers"
                 raise refuse("input-dtype", reason, name, f"the model takes {info.dtype}")
             if array.shape != info.shape:
@@ -311,7 +312,7 @@ class Runner(ABC):
                 raise refuse(
                     "input-shape", f"has shape {shape}, the model takes {model_shape}", name
                 )
-            if array.dtype != np.dtype(info.dtype):
+            if array.dtype != dtype_named(info.dtype):
                 dtype = array.dtype
                 raise refuse(
                     "input-dtype", f"has dtype {dtype}, the model takes {info.dtype}", name,

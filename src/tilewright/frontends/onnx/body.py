@@ -22,6 +22,7 @@ from tilewright.frontends.limits import MAX_ELEMENTS, shown, too_large
 from tilewright.frontends.onnx import functions, legacy, numbers, sequences
 from tilewright.frontends.onnx.control import CONTROL, Call
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
+from tilewright.frontends.onnx.gradient import gradient
 from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_NODES, MAX_OPERANDS
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of, shape_of_value
 from tilewright.frontends.onnx.microsoft import CONTRIBUTED, DOMAIN, contributed
@@ -44,10 +45,12 @@ from tilewright.frontends.onnx.tensors import (
     Files,
     array_of,
     constant_of,
-    narrow_type,
 )
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
+
+SCOPED = {**CONTROL, "ai.onnx.preview.training.Gradient": gradient}
+"""Importers of operators that see the names around them."""
 
 
 class Unknown:
@@ -109,9 +112,7 @@ class Body:
             if name in where.tensors:
                 where.values[name] = UNKNOWN
                 try:
-                    stored = where.tensors[name]
-                    array = array_of(stored, self.files)
-                    where.values[name] = Constant(array, name, narrow_type(stored))
+                    where.values[name] = Constant(array_of(where.tensors[name], self.files), name)
                 except TilewrightError as error:
                     self.problems.extend(error.problems)
                 return where.values[name]
@@ -186,7 +187,7 @@ class Body:
             return operator.values(node)
         taken = schema is not None and (
             node.key in RULES
-            or node.key in CONTROL
+            or node.key in SCOPED
             or node.key in sequences.RULES
             or node.key == "Constant"
             or self.constants.folds(node)
@@ -213,7 +214,7 @@ class Body:
             reason = (
                 f"it is none of the {len(contributed_keys)} operators of its domain that are known"
             )
-        near = near_names(node.key, [*contributed_keys, *RULES, *CONTROL, *sequences.RULES])
+        near = near_names(node.key, [*contributed_keys, *RULES, *SCOPED, *sequences.RULES])
         help = f"near to it are {', '.join(near)}" if near else ""
         return node.refuse(reason, code="onnx-unsupported-operator", help=help)
 
@@ -242,8 +243,8 @@ class Body:
             return [sequences.RULES[node.key](at, items)]
         if node.key == "Identity" and items[0] is not None:
             return [items[0]]
-        if node.key in CONTROL:
-            return CONTROL[node.key](Call(self, node, attributes, items, scope))
+        if node.key in SCOPED:
+            return SCOPED[node.key](Call(self, node, attributes, items, scope))
         if any(isinstance(item, ValueList | Absent) for item in items):
             if functions.has_body(node) and takes_lists(node):
                 return self._expanded(node, items, scope)

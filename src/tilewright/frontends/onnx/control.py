@@ -201,8 +201,10 @@ def loop(call: Call) -> Sequence[Item] | None:
 
 def scan(call: Call) -> Sequence[Item] | None:
     """Rounds along an axis of the last operands, whose extent is known."""
-    if call.node.version < 9:
-        raise call.refuse("scans of operator set 8 are not taken")
+    return _scanned(call) if call.node.version >= 9 else _scan_of_batches(call)
+
+
+def _scanned(call: Call) -> Sequence[Item] | None:
     graph, at = call.graph("body"), call.at
     count = call.attributes.get("num_scan_inputs", 0)
     values = [tensor_of(at, value) for value in call.operands if value is not None]
@@ -266,6 +268,29 @@ def scan(call: Call) -> Sequence[Item] | None:
             for rows, axis, reverse in zip(scanned, axes_out, back_out, strict=True)
         ),
     ]
+
+
+def _scan_of_batches(call: Call) -> Sequence[Item] | None:
+    """A Scan of operator set 8: the lengths of sequences come first (refused), and all operands and
+    results have a batch as their first axis, each index of which is scanned for itself."""
+    lengths, *operands = call.operands
+    if lengths is not None or not operands:
+        raise call.refuse("its sequences have lengths of their own")
+    at, values = call.at, [tensor_of(call.at, value) for value in operands if value is not None]
+    batches = {shape_of_value(value)[0] if shape_of_value(value) else 0 for value in values}
+    (batch,) = batches if len(batches) == 1 else (0,)
+    if not 1 <= batch <= MAX_ROUNDS:
+        raise call.refuse("its operands have no batch in common")
+    renamed = {"directions": "scan_input_directions"}
+    attributes = {renamed.get(name, name): value for name, value in call.attributes.items()}
+    results: list[Sequence[Item]] = []
+    for index in range(batch):
+        rows = [_row(at, value, 0, index) for value in values]
+        found = _scanned(replace(call, operands=rows, attributes=attributes))
+        if found is None:
+            return None
+        results.append(found)
+    return [_stacked(call, items, 0) for items in zip(*results, strict=True)]
 
 
 @dataclass(frozen=True)

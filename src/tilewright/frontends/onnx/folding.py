@@ -6,7 +6,9 @@ every time, are evaluated; the size of the result is worked out before anything 
 
 from __future__ import annotations
 
+import io
 import math
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -25,13 +27,15 @@ from tilewright.frontends.onnx.limits import (
 from tilewright.frontends.onnx.nodes import Node
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_name
 from tilewright.ir.types import Array
+from tilewright.system.extras import library
 
 _FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
     Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum Div Equal Exp Expand EyeLike
     Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual HammingWindow HannWindow
-    Identity IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min Mod Mul Neg
-    NonMaxSuppression NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax
+    Identity ImageDecoder IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min Mod Mul Neg
+    NonMaxSuppression NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax
     ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements
     ScatterND Shape Sigmoid Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose
     Trilu Unique Unsqueeze Where Xor
@@ -39,6 +43,12 @@ _FOLDED_NAMES = """
 
 # Quantised constants are left to the graph, whose passes may want to compute on the integers.
 _FOLDED = frozenset(_FOLDED_NAMES.split())
+
+_OF_TEXT = frozenset(("RegexFullMatch", "ai.onnx.ml.LabelEncoder"))
+"""Operators that make numbers of texts, which are constants."""
+
+_CHOICES = 8
+"""Signs ``?`` and ``|`` of a pattern, each of which may double the time that a match takes."""
 
 _BOUNDED_BY_INPUT = frozenset(("Compress", "NonMaxSuppression", "NonZero", "Unique"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
@@ -63,7 +73,7 @@ class Folder:
             value is not None and value.array.size > 1 for value in operands
         ):
             return False
-        return node.domain == "" and node.operator in _FOLDED
+        return node.key in _FOLDED or node.key in _OF_TEXT
 
     def fold(self, node: Node, operands: Sequence[Constant | None]) -> list[Constant]:
         """The results of a node; raises TilewrightError if they are too large or not defined."""
@@ -72,6 +82,7 @@ class Folder:
         elif node.operator == "Identity" and operands and operands[0] is not None:
             results = [operands[0].array]  # The reference would copy it.
         else:
+            _check_pattern(node)
             self._spend(node, self._bytes_of(node, operands))
             results = self._evaluate(node, operands)
         return [Constant(a, name) for a, name in zip(results, node.outputs, strict=True)]
@@ -110,6 +121,8 @@ class Folder:
             return _range_count(node, list(arrays.values())) * 8
         if node.operator == "NonMaxSuppression" and max(a.size for a in arrays.values()) > _BOXES:
             raise _too_large(node)
+        if node.operator == "ImageDecoder" and len(arrays) == 1:
+            return _image_bytes(node, *arrays.values())
         if node.operator in _BOUNDED_BY_INPUT:
             return sum(array.size * max(array.ndim, 4) * 8 for array in arrays.values())
         types = infer_types(node, {n: type_of(a) for n, a in arrays.items()}, arrays)
@@ -162,12 +175,22 @@ class Folder:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                arrays = ReferenceEvaluator(graph, {"": node.version}).run(None, feeds)
+                arrays = ReferenceEvaluator(graph, {node.domain: node.version}).run(None, feeds)
         except Exception as error:  # The reference raises whatever its NumPy code meets.
             reason = " ".join(str(error).split())[:200]
             raise node.refuse(f"it is constant and cannot be evaluated: {reason}") from error
         results = iter(arrays)
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
+
+
+def _check_pattern(node: Node) -> None:
+    """Refuse a pattern that a text may be matched with in many ways, one after another."""
+    for pattern in (item.s for item in node.proto.attribute if item.name == "pattern"):
+        repeated = re.findall(rb"\)?[*+{]", pattern)
+        choices = pattern.count(b"?") + pattern.count(b"|")
+        groups = any(sign[:1] == b")" for sign in repeated) or b"(?" in pattern
+        if len(repeated) > 1 or groups or choices > _CHOICES:
+            raise node.refuse("its pattern repeats a group or several parts, or has many choices")
 
 
 def _range_count(node: Node, operands: Sequence[Array]) -> int:
@@ -181,6 +204,16 @@ def _range_count(node: Node, operands: Sequence[Array]) -> int:
     if count > MAX_CONSTANT_ELEMENTS:
         raise _too_large(node)
     return max(0, math.ceil(count))
+
+
+def _image_bytes(node: Node, encoded: Array) -> int:
+    """The bytes of an image once it is decoded; raises TilewrightError."""
+    pillow = library("PIL.Image", "images", "onnx-unsupported-operator", "encoded images")
+    try:
+        with pillow.open(io.BytesIO(encoded.tobytes())) as image:
+            return image.width * image.height * 4
+    except Exception as error:  # Pillow's readers raise whatever damaged files make them meet.
+        raise node.refuse(f"its input is no image: {str(error)[:200]}") from error
 
 
 def _cut_by_pads(operands: Sequence[Constant | None]) -> list[Constant | None]:

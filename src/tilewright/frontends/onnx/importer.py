@@ -117,11 +117,9 @@ class _Importer:
         self.decided = Decided(rooms, smaller or "")
         self.outputs = outputs_of(self.graph, self.problems)
         kinds = {name: kind for name, kind in inputs.items() if kind is not None}
-        taken = {name: kind.get_shape() for name, kind in kinds.items()}
-        self.hollow = {name: shape for name, shape in taken.items() if 0 in shape}
-        """Shapes of the inputs without elements."""
-        for name, shape in self.hollow.items():
-            arrays[name] = np.zeros(shape, element_dtype(kinds.pop(name).element_type))
+        for name in [name for name, kind in kinds.items() if 0 in kind.get_shape()]:
+            kind = kinds.pop(name)
+            arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
         self.network = NewNetwork(self.name, list(kinds.items()), self.outputs)
         self.network.decided, self.network.shares = self.decided, smaller is None
@@ -142,11 +140,6 @@ class _Importer:
         """The model as a network with all of its loops; raises TilewrightError."""
         self.body.run(self._ordered(), self.scope, self.outputs)
         results = [self._output(name) for name in self.outputs]
-        if len(self.empty) == len(self.outputs) > 0 and not self.problems:
-            empty = self.empty[0]
-            reason = f"it has no elements, as shape {list(empty.shape)} says, and there is no other"
-            where = f"output {shown(empty.name)}"
-            self.problems.append(Problem("onnx-shape", reason, where, self._fill()))
         if self.problems:
             raise TilewrightError(self.problems)
         values = [value for value in results if value is not None]
@@ -171,16 +164,6 @@ class _Importer:
             nodes=tuple(named),
             files=self.source.files.mapped,
             empty=tuple(self.empty),
-        )
-
-    def _fill(self) -> str:
-        """What helps where nothing is left to compute: sizes in place of an input's zeros."""
-        if not self.hollow:
-            return ""
-        name, shape = next(iter(self.hollow.items()))
-        sizes = "x".join(str(size or 1) for size in shape)
-        return (
-            f"input {shown(name)} has no elements; give it some: --shape {name}={sizes}, or shapes"
         )
 
     def _initializers(self) -> dict[str, TensorProto]:
@@ -228,6 +211,9 @@ class _Importer:
     def _output(self, name: str) -> SSAValue | None:
         """The tensor that an output stands for; None if it was refused."""
         value = self.body.value(name, self.scope)
+        if isinstance(value, Constant) and value.array.dtype.kind == "O":
+            self.problems.append(Problem("onnx-dtype", "it is text", f"output {shown(name)}"))
+            return None
         if isinstance(value, Constant):
             self._check_output(name, value.array.dtype)
             if value.array.size == 0:

@@ -182,11 +182,14 @@ def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Ar
 def _array(declared: ValueInfoProto, value: ArrayLike | str) -> Array:
     where = f"constant {shown(declared.name)}"
     kind = declared.type.tensor_type
-    if kind.elem_type not in DTYPES:
+    text = kind.elem_type == TensorProto.STRING
+    if kind.elem_type not in DTYPES and not text:
         raise refuse("onnx-dtype", f"elements are {type_name(kind.elem_type)}", where)
-    wanted = DTYPES[kind.elem_type]
-    array = _numbers(value, where) if isinstance(value, str) else np.asarray(value)
-    if array.dtype.kind not in "biuf" and array.dtype not in DTYPES.values():
+    wanted = np.dtype(object) if text else DTYPES[kind.elem_type]
+    array = _numbers(value, where) if isinstance(value, str) and not text else np.asarray(value)
+    if text:
+        array = array.astype(np.str_).astype(object)
+    elif array.dtype.kind not in "biuf" and array.dtype not in DTYPES.values():
         raise refuse("input-dtype", f"{str(value)[:80]!r} is not of numbers", where)
     with np.errstate(all="ignore"):
         cast: Array = array.astype(wanted)

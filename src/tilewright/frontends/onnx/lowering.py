@@ -13,6 +13,7 @@ from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, dtype_of, shape_of
+from tilewright.numerics.codes import FORMATS
 
 Value = SSAValue | Constant
 """The value of an ONNX name: a tensor of the network, or an array known at import."""
@@ -111,10 +112,14 @@ class Lowering(Emitter):
         """Element type of an operand."""
         return dtype_of_value(self.operand(index))
 
-    def narrow(self, index: int) -> int:
-        """ONNX's type of a constant whose array has wider elements (narrow.py); 0 for others."""
-        value = self.operands[index] if index < len(self.operands) else None
-        return value.element if isinstance(value, Constant) else 0
+    def decoded(self, value: Value) -> Value:
+        """Codes of a short format (numerics/codes.py) as the numbers that they are; else itself."""
+        form = FORMATS.get(dtype_of_value(value).name)
+        if form is None:
+            return value
+        if isinstance(value, Constant):
+            return Constant(value.array.astype(form.wide), value.name)
+        return self.cast(value, np.dtype(form.wide))
 
     def tensor(self, index: int) -> SSAValue:
         """An operand as a value of the network; constants become weights."""
@@ -131,7 +136,7 @@ class Lowering(Emitter):
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """Any value in another shape."""
         if isinstance(value, Constant):
-            return Constant(value.array.reshape(tuple(shape)), value.name, value.element)
+            return Constant(value.array.reshape(tuple(shape)), value.name)
         return self.reshape(value, shape)
 
     def joined(self, values: Sequence[Value], axis: int, *, new: bool) -> Value:

@@ -60,6 +60,8 @@ class Node:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """All names that it reads, those that its subgraphs take from outside among them."""
+        if self.operator == "Gradient":  # It states by name what it is the gradient of.
+            return (*self.inputs, *(item.s.decode() for item in self.proto.attribute if item.s))
         return (*self.inputs, *captured(self.proto))
 
     @property

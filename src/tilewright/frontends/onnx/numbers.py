@@ -2,6 +2,7 @@
 
 Operators that move elements take any type. All others get operands of float16 and bfloat16 as
 float32, and their float32 results become the operands' type again, as ONNX's reference has it.
+Codes of formats of at most 8 bits are decoded for them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ SHORT = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 _MOVERS = """
     Attention BitCast Cast CastLike Compress Concat DepthToSpace DequantizeLinear Expand EyeLike
-    Flatten
-    Gather GatherElements GatherND Identity QLinearMatMul QuantizeLinear Reshape ReverseSequence
-    Shape Size Slice Softmax SpaceToDepth Split Squeeze TensorScatter Tile Transpose Trilu Unsqueeze
-    Upsample Where
+    Flatten Gather GatherBlockQuantized GatherElements GatherND Identity QLinearMatMul
+    QuantizeLinear Reshape ReverseSequence Shape Size Slice Softmax SpaceToDepth Split Squeeze
+    TensorScatter Tile Transpose Trilu Unsqueeze Upsample Where
 """
 
 MOVERS = frozenset(_MOVERS.split())
@@ -33,6 +33,8 @@ MOVERS = frozenset(_MOVERS.split())
 
 def apply(rule: Rule, at: Lowering) -> Sequence[Value]:
     """The results of a rule."""
+    if at.node.operator not in MOVERS:
+        at.operands = [None if value is None else at.decoded(value) for value in at.operands]
     short = next((d for d in map(_dtype, at.operands) if d in SHORT), None)
     if short is not None and at.node.operator not in MOVERS:
         at.operands = [_widened(at, value) for value in at.operands]

@@ -34,8 +34,6 @@ class Constant:
 
     array: Array
     name: str
-    element: int = 0
-    """ONNX's type of the elements where the array has a wider one (narrow.py), else 0."""
 
 
 DTYPES: dict[int, np.dtype[Any]] = {
@@ -52,6 +50,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
     TensorProto.UINT16: np.dtype("<u2"),
     TensorProto.UINT32: np.dtype("<u4"),
     TensorProto.UINT64: np.dtype("<u8"),
+    **NARROW,
 }
 """Element types that are read, as little-endian arrays."""
 
@@ -70,6 +69,8 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
     where = f"tensor {shown(tensor.name)}"
     if tensor.data_type in NARROW and not tensor.HasField("segment"):
         return _narrow_array(tensor, files, where)
+    if tensor.data_type == TensorProto.STRING and not tensor.HasField("segment"):
+        return _text_array(tensor, where)
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         raise refuse(
@@ -97,8 +98,18 @@ def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
     return np.array(values, dtype if dtype.kind == "f" else wide).astype(dtype).reshape(shape)
 
 
+def _text_array(tensor: TensorProto, where: str) -> Array:
+    """Texts, which import evaluates and no network has."""
+    shape = tuple(tensor.dims)
+    count = checked_size(shape, where)
+    if len(tensor.string_data) != count or tensor.data_location == TensorProto.EXTERNAL:
+        raise _wrong_length(where, len(tensor.string_data), count, "texts")
+    texts = [text.decode(errors="replace") for text in tensor.string_data]
+    return np.array(texts, object).reshape(shape)
+
+
 def _narrow_array(tensor: TensorProto, files: Files | None, where: str) -> Array:
-    """The data of a tensor whose elements are held in wider ones (narrow.py)."""
+    """The data of a tensor in a format of at most 8 bits."""
     shape = tuple(tensor.dims)
     size = bytes_of(tensor.data_type, checked_size(shape, where))
     if tensor.data_location == TensorProto.EXTERNAL:
@@ -112,11 +123,6 @@ def _narrow_array(tensor: TensorProto, files: Files | None, where: str) -> Array
     return decoded(tensor.data_type, data, shape)
 
 
-def narrow_type(tensor: TensorProto) -> int:
-    """ONNX's type of a tensor's elements where arrays hold wider ones, else 0."""
-    return tensor.data_type if tensor.data_type in NARROW else 0
-
-
 def constant_of(
     node: Node, attributes: Mapping[str, AttributeValue], files: Files | None = None
 ) -> Constant:
@@ -125,7 +131,7 @@ def constant_of(
         raise node.refuse("it needs exactly one value")
     name, value = next(iter(attributes.items()))
     if isinstance(value, TensorProto):
-        return Constant(array_of(value, files), node.outputs[0], narrow_type(value))
+        return Constant(array_of(value, files), node.outputs[0])
     if name in ("value_int", "value_ints"):
         array = np.array(value, np.int64)
     elif name in ("value_float", "value_floats"):

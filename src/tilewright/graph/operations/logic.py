@@ -13,6 +13,7 @@ from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import i1
 from tilewright.ir.types import Array, FixedType, element_dtype, element_of
 from tilewright.numerics import pointwise
+from tilewright.numerics.codes import FLOAT_CODES, FORMATS
 
 
 class PlainOperation(PointwiseOperation):
@@ -112,7 +113,7 @@ class CastOp(PlainOperation):
 
     Floats become integers towards zero; out of range as ``numerics.pointwise.whole`` says. As
     booleans all but 0 are true. With ``saturate``, numbers beyond the largest of a float of 16 bits
-    become that; without, infinite.
+    become that; without, infinite. Codes are made as ``numerics.pointwise.encoded`` says.
     """
 
     name = "graph.cast"
@@ -121,9 +122,12 @@ class CastOp(PlainOperation):
     def infer(self, types: Sequence[Type]) -> Type:
         """Return the type of the operand's shape."""
         to = self.get("to", "")
-        known = "saturate" not in self.properties or to in ("float16", "bfloat16")
-        self.need(known, f"saturates to floats of 16 bits, not to {to}")
+        known = "saturate" not in self.properties or to in ("float16", "bfloat16", *FLOAT_CODES)
+        self.need(known, f"saturates to floats of at most 16 bits, not to {to}")
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
+        self.need(
+            to != "float8_e8m0fnu", "rounds to no power of two, of which bit_cast makes codes"
+        )
         return self.result_of(super().infer(types).get_shape(), element_of(np.dtype(to)))
 
 
@@ -145,12 +149,16 @@ class BitCastOp(PlainOperation):
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
         shape, wanted = super().infer(types).get_shape(), np.dtype(to)
         source = element_dtype(types[0].element_type)
-        self.need(source.itemsize == wanted.itemsize, f"{source} and {to} are not of one size")
+        sizes = {
+            FORMATS[d.name].bits if d.name in FORMATS else 8 * d.itemsize for d in (source, wanted)
+        }
+        self.need(len(sizes) == 1, f"{source} and {to} are not of one size")
         return self.result_of(shape, element_of(wanted))
 
 
 CAST_TYPES = (
     *("float32", "float64", "float16", "bfloat16", "bool", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64"),
+    *FORMATS,
 )
 """Element types between which casts are made."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-import numpy as np
-
 from tilewright.codegen.c.source import Writer
 from tilewright.codegen.host.copies import ArrayInC, write_copy
 from tilewright.codegen.host.ports import NamedPort
 from tilewright.graph.placement import WEIGHTS
+from tilewright.numerics.element_types import dtype_named
 
 DIVIDED_BYTES, DIVIDED_ROWS = 1 << 16, 64
 """The least bytes and rows of an image that all threads copy together, each some of the rows."""
@@ -44,7 +43,7 @@ def divided(port: NamedPort) -> bool:
     """Return True if an input is so large that all threads copy it."""
     if port.ends or not port.dense or len(port.shape) < 2 or port.shape[-2] < DIVIDED_ROWS:
         return False
-    return port.elements * np.dtype(port.dtype).itemsize >= DIVIDED_BYTES
+    return port.elements * dtype_named(port.dtype).itemsize >= DIVIDED_BYTES
 
 
 def _write_part(writer: Writer, port: NamedPort) -> None:

@@ -29,6 +29,7 @@ from tilewright.codegen.program.interface import (
     Watch,
 )
 from tilewright.errors import refuse
+from tilewright.numerics.element_types import dtype_named
 from tilewright.targets.cpu.builds import build_of, refuse_foreign
 from tilewright.targets.cpu.manifest import StepRow, read_manifest
 
@@ -69,7 +70,7 @@ class _Expected(NamedTuple):
 
 def _checks(ports: Sequence[Port]) -> _Checks:
     """Return the name, shape and dtype of every port, which arrays are checked against."""
-    return tuple((port.name, port.shape, np.dtype(port.dtype)) for port in ports)
+    return tuple((port.name, port.shape, dtype_named(port.dtype)) for port in ports)
 
 
 class CpuRunner(Runner):

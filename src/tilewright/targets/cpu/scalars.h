@@ -124,4 +124,44 @@ INLINE uint16_t half_of_float(float a)
     return (uint16_t)(sign | (u.bits + 0xc8000fff + (u.bits >> 13 & 1)) >> 13);
 }
 
+/* Numbers of formats of at most 8 bits, as their codes (numerics/codes.py): the sign is the bit
+   `sign`, `most` the code of the largest number, and `nan` that of what is no number. */
+INLINE int32_t integer_of_code(uint8_t a, int bits, int is_signed)
+{
+    const int32_t code = a & ((1 << bits) - 1);
+    return is_signed && code >> (bits - 1) ? code - (1 << bits) : code;
+}
+
+INLINE float power_of_code(uint8_t a) { return a == 255 ? NAN : ldexpf(1, a - 127); }
+
+INLINE float float_of_code(uint8_t a, int sign, int fraction, int bias, int most, int nan, int minus_zero)
+{
+    const int size = a & (sign - 1);
+    union { uint32_t bits; float value; } u = {.bits = (uint32_t)size << (23 - fraction)};
+    u.value *= ldexpf(1, 127 - bias);
+    if (size > most)
+        u.value = nan > size && size == most + 1 ? INFINITY : NAN;
+    if (a & sign)
+        return size || minus_zero ? -u.value : -NAN;
+    return u.value;
+}
+
+/* To the nearest, the even one of two; what is larger than `most` is `beyond`. */
+INLINE uint8_t code_of_float(float a, int sign, int fraction, int bias, int most, int nan, int minus_zero, int beyond)
+{
+    const union { float value; uint32_t bits; } u = {.value = a};
+    const int negative = u.bits >> 31 ? sign : 0;
+    const float size = fabsf(a);
+    int code = beyond, exponent;
+    if (a != a)
+        return (uint8_t)(minus_zero ? nan ^ negative : nan);
+    if (size < 0x1p20f) {
+        frexpf(size, &exponent);
+        exponent = size > 0 && exponent > 2 - bias ? exponent - 1 : 1 - bias;
+        code = (int)rintf(ldexpf(size, fraction - exponent)) + (exponent + bias - 1) * (1 << fraction);
+        code = code > most ? beyond : code;
+    }
+    return (uint8_t)(code || minus_zero ? code | negative : 0);
+}
+
 #endif

@@ -10,6 +10,7 @@ from tilewright.codegen.host.calls import KernelSource
 from tilewright.codegen.host.ports import NamedPort
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
+from tilewright.numerics.codes import FORMATS
 from tilewright.system.template import filled
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
 from tilewright.targets.cpu.headers import SUPPORT
@@ -78,9 +79,10 @@ def network_values(
         "steps": len(steps),
         "last": len(steps) - 1,
         "ports": "\n".join(_port_text(upper, port, port in outputs) for port in ports),
-        "parameters": ", ".join([*taken, *given, *asked]),
+        "listed": ", ".join([*taken, *given, *asked]) or "void",
+        "parameters": "".join(f", {parameter}" for parameter in (*taken, *given, *asked)),
         "fields": "\n".join(f"    {parameter};" for parameter in (*taken, *given, *asked)),
-        "names": ", ".join([*(port.identifier for port in ports), *sizes.values()]),
+        "names": "".join(f", {n}" for n in (*(port.identifier for port in ports), *sizes.values())),
         "result": "int" if sizes else "void",
         "sized": bool(sizes),
         "returned": "return " if sizes else "",
@@ -114,7 +116,10 @@ def _port_text(upper: str, port: NamedPort, is_output: bool) -> str:
         for axis, extent in enumerate(port.shape)
     ]
     shape = " x ".join(extents) or "one element"
-    about = f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}."
+    coded = ", each a code in the lowest bits of a byte" if port.dtype in FORMATS else ""
+    about = (
+        f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}{coded}."
+    )
     return f"/* {about} */\n#define {_elements(upper, port)} {port.elements}"
 
 

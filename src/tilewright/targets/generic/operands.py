@@ -37,7 +37,7 @@ def stride_bits(machine: Machine, memory: str) -> int:
     return MAIN_ADDRESS_BITS if size is None else bits_for(size)
 
 
-CODES = tuple(ELEMENTS)
+CODES = tuple(name for name, element in ELEMENTS.items() if element.kind != "code")
 """Element types by the number that stands for them in a field."""
 
 

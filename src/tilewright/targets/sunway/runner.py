@@ -30,6 +30,7 @@ from tilewright.graph.operations.loops import MOST_ROUNDS
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.numerics.element_types import dtype_named
 from tilewright.planning.own import start_cycles
 from tilewright.simulate.commands import timed_table
 from tilewright.simulate.timing import Spans
@@ -111,7 +112,7 @@ class SunwayRunner(Runner):
             if watch is not None:
                 self._show(folder / "layers", inputs, watch)
             outputs = {
-                port.name: np.fromfile(path, np.dtype(port.dtype)).reshape(port.shape)
+                port.name: np.fromfile(path, dtype_named(port.dtype)).reshape(port.shape)
                 for port, path in zip(self._outputs, results, strict=True)
             }
         if trace is not None:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from onnx import AttributeProto
 
 from tilewright.frontends.onnx.lowering import Rule
-from tilewright.frontends.onnx.microsoft import attention, blocked, fused, group_query, quantised
+from tilewright.frontends.onnx.microsoft import (
+    attention,
+    blocked,
+    experts,
+    fused,
+    group_query,
+    quantised,
+)
 from tilewright.frontends.onnx.nodes import AttributeValue, Node, given_attributes
 from tilewright.frontends.onnx.operators import elementwise, normalisation, quantisation
 
@@ -20,19 +27,20 @@ DOMAIN = "com.microsoft"
 _TYPES: Mapping[int, str] = {
     AttributeProto.INT: """
         K N accuracy_level axis bits block_size ceil_mode channels_last count_include_pad
-        do_rotary gather_axis group hidden_size input_forget interleaved is_inner_broadcast
-        is_packed_batching keepdims kv_num_heads local_window_size mask_index_type num_heads opset
-        past_present_share_buffer qk_output quantize_axis rotary_embedding_dim rotary_interleaved
-        smooth_softmax stash_type transA transB transBatchA transBatchB
-        unidirectional
+        do_rotary expert_weight_bits gather_axis group hidden_size input_forget interleaved
+        is_inner_broadcast is_packed_batching k keepdims kv_num_heads local_window_size
+        mask_index_type normalize_routing_weights num_heads opset past_present_share_buffer
+        qk_output quantize_axis rotary_embedding_dim rotary_interleaved smooth_softmax
+        stash_type swiglu_fusion transA transB transBatchA transBatchB unidirectional
+        use_sparse_mixer
     """,
     AttributeProto.INTS: "axes dilations kernel_shape pads qkv_hidden_sizes strides",
     AttributeProto.FLOAT: """
         activation_alpha activation_beta activation_gamma alpha beta clip epsilon mask_filter_value
-        scale softcap
+        scale softcap swiglu_limit
     """,
     AttributeProto.FLOATS: "activation_params",
-    AttributeProto.STRING: "activation auto_pad direction",
+    AttributeProto.STRING: "activation activation_type auto_pad direction",
     AttributeProto.STRINGS: "activations",
 }
 _TYPE_OF = {name: kind for kind, names in _TYPES.items() for name in names.split()}
@@ -78,6 +86,10 @@ _NORMALISED = "axis epsilon stash_type"
 _WINDOW = "auto_pad dilations kernel_shape pads strides"
 _CONV = f"{_WINDOW} group"
 _HEADS = "num_heads mask_filter_value scale unidirectional"
+_EXPERTS = """
+    k activation_type normalize_routing_weights use_sparse_mixer swiglu_fusion
+    activation_alpha activation_beta swiglu_limit
+"""
 _SHARED = "do_rotary past_present_share_buffer"
 
 CONTRIBUTED: Mapping[str, Contributed] = {
@@ -131,6 +143,7 @@ CONTRIBUTED: Mapping[str, Contributed] = {
     ),
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
     "MatMulNBits": Contributed(blocked.matmul_n_bits, 3, 6, "K N accuracy_level bits block_size"),
+    "MoE": Contributed(experts.mixture, 3, 8, _EXPERTS),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
     "NhwcMaxPool": Contributed(quantised.channels_last_max_pool, 1, 1, f"{_WINDOW} ceil_mode"),
     "QAttention": Contributed(
@@ -153,6 +166,9 @@ CONTRIBUTED: Mapping[str, Contributed] = {
     "QLinearSigmoid": Contributed(quantised.sigmoid, 4, 5),
     "QLinearSoftmax": Contributed(quantised.softmax, 5, 5, "axis opset"),
     "QLinearWhere": Contributed(quantised.where, 9, 9),
+    "QMoE": Contributed(
+        experts.quantised_mixture, 7, 15, f"{_EXPERTS} block_size expert_weight_bits", optional=(4,)
+    ),
     "QuantizeLinear": Contributed(quantisation.quantize, 2, 3, "axis"),
     "QuickGelu": Contributed(fused.quick_gelu, 1, 1, "alpha"),
     "RotaryEmbedding": Contributed(

@@ -21,7 +21,7 @@ from tilewright.memory.alignment import ceil_div
 from tilewright.numerics.blocks import GROUP, LONGEST, Blocks
 
 
-def _known(at: Lowering, index: int) -> Array:
+def known(at: Lowering, index: int) -> Array:
     """A constant that the operator needs at import."""
     array = at.constant(index)
     if array is None:
@@ -39,7 +39,7 @@ def _sizes(at: Lowering, usual: int = 0) -> tuple[int, int]:
     return bits, block
 
 
-def _bytes(at: Lowering, array: Array, index: int) -> NDArray[np.uint8]:
+def packed_bytes(at: Lowering, array: Array, index: int) -> NDArray[np.uint8]:
     """The bytes of a packed operand."""
     if array.dtype.kind not in "iu" or array.dtype.itemsize != 1:
         raise at.refuse(f"its input {index} has {array.dtype}, not bytes", code="onnx-dtype")
@@ -59,7 +59,7 @@ def matmul_n_bits(at: Lowering) -> SSAValue:
     if at.has(4):
         raise at.refuse("an order of groups (g_idx) is not read")
     blocks, per_byte = ceil_div(rows, block), 8 // bits
-    packed, scales = _bytes(at, _known(at, 1), 1), _known(at, 2)
+    packed, scales = packed_bytes(at, known(at, 1), 1), known(at, 2)
     each = ceil_div(block, per_byte)
     if packed.size != columns * blocks * each or scales.size != columns * blocks:
         raise at.misfit(
@@ -88,10 +88,10 @@ def _zero_points(at: Lowering, shape: tuple[int, int], bits: int) -> NDArray[np.
     """The zero point of each block; packed ones of a row begin with a byte of their own."""
     if not at.has(3):
         return np.full(shape, 2 ** (bits - 1), np.float32)
-    array = _known(at, 3)
+    array = known(at, 3)
     if array.dtype.kind == "f" and array.size == math.prod(shape):
         return array.reshape(shape).astype(np.float32)
-    packed, (rows, blocks) = _bytes(at, array, 3), shape
+    packed, (rows, blocks) = packed_bytes(at, array, 3), shape
     each = ceil_div(blocks * bits, 8)
     if packed.size != rows * each:
         raise at.misfit(f"{packed.size} bytes are not the zero points of {rows} x {blocks} blocks")
@@ -105,14 +105,14 @@ def gather_block_quantized(at: Lowering) -> SSAValue:
     scales, and zero points, which are packed as the table is.
     """
     bits, block = _sizes(at, 128)
-    table, scales = _known(at, 0), _known(at, 2)
+    table, scales = known(at, 0), known(at, 2)
     rank = table.ndim
     gathered, along = (
         at.axis(at.integer("gather_axis"), rank),
         at.axis(at.integer("quantize_axis", 1), rank),
     )
     # A table of bytes holds packed numbers; one of 4-bit elements is unpacked when it is read.
-    in_bytes = table.dtype == np.uint8 and not at.narrow(0)
+    in_bytes = table.dtype == np.uint8
     packs = in_bytes and bits < 8
     numbers = unpacked(table, bits) if packs else table
     sizes = (
@@ -123,8 +123,8 @@ def gather_block_quantized(at: Lowering) -> SSAValue:
     # Without zero points bytes have the middle of their range, 4-bit elements have 0.
     zeros: Array = np.full(sizes, 2 ** (bits - 1) if in_bytes else 0)
     if at.has(3):
-        zeros = _known(at, 3)
-        zeros = unpacked(_bytes(at, zeros, 3), bits) if packs else zeros
+        zeros = known(at, 3)
+        zeros = unpacked(packed_bytes(at, zeros, 3), bits) if packs else zeros
         zeros = zeros[..., : sizes[-1]]
         if zeros.shape != sizes:
             raise at.misfit(f"its zero points are not those of blocks {list(sizes)}")

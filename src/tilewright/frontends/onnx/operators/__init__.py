@@ -9,6 +9,7 @@ from tilewright.frontends.onnx.operators import (
     attention,
     convolution,
     elementwise,
+    grams,
     indexing,
     matrix,
     movement,
@@ -24,6 +25,7 @@ from tilewright.frontends.onnx.operators import (
     sampling,
     spectrum,
     training,
+    trees,
 )
 
 _FUNCTIONS = """
@@ -147,6 +149,7 @@ RULES: Mapping[str, Rule] = {
     "Sum": elementwise.variadic("add"),
     "Swish": elementwise.swish,
     "TensorScatter": indexing.tensor_scatter,
+    "TfIdfVectorizer": grams.tf_idf_vectorizer,
     "ThresholdedRelu": elementwise.thresholded_relu,
     "Tile": movement.tile,
     "TopK": indexing.top_k,
@@ -159,6 +162,7 @@ RULES: Mapping[str, Rule] = {
     "Xor": elementwise.direct("bit_xor"),
     "ai.onnx.ml.ArrayFeatureExtractor": indexing.array_feature_extractor,
     "ai.onnx.ml.Binarizer": elementwise.binarizer,
+    "ai.onnx.ml.TreeEnsemble": trees.tree_ensemble,
     "ai.onnx.preview.training.Adagrad": training.adagrad,
     "ai.onnx.preview.training.Adam": training.adam,
     "ai.onnx.preview.training.Momentum": training.momentum,

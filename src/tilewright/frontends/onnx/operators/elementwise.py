@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Map, Value
+from tilewright.frontends.onnx.lowering import Lowering, Map, Value, dtype_of_value
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, type_name
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operation import Operation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
+from tilewright.numerics import pointwise
+from tilewright.numerics.codes import FLOAT_CODES
 
 LARGEST = float(np.finfo(np.float32).max)
 """Stands for "no bound"."""
@@ -252,14 +254,26 @@ def identity(at: Lowering) -> Value:
 
 
 def dropout(at: Lowering) -> Sequence[Value]:
-    """The operand itself, and a mask of all: nothing is dropped at inference."""
+    """The operand itself, and a mask of all: nothing is dropped at inference.
+
+    In training mode a model that says the seed drops the same elements in every run: those for
+    which ONNX's reference draws less than the ratio from NumPy's generator with that seed.
+    """
     training = at.operands[2] if len(at.operands) > 2 else None
+    value, mask = at.operand(0), np.ones(at.shape(0), np.bool_)
     if training is not None and (not isinstance(training, Constant) or training.array.any()):
-        ratio = at.constant(1)
-        if ratio is None or ratio.any():
+        ratio = at.constant(1) if at.has(1) else np.float32(0.5)
+        if ratio is None or not isinstance(training, Constant) or ratio.size != 1:
             raise at.refuse("it is in training mode", help="export the model for inference")
-    mask = np.ones(at.shape(0), np.bool_)
-    return [at.operand(0), Constant(mask, f"{at.node.name}.mask")][: len(at.node.outputs)]
+        if (part := float(ratio.reshape(-1)[0])) != 0:
+            if "seed" not in at.attributes or not 0 < part < 1:
+                reason = "it is in training mode, and its seed or ratio is no such number"
+                raise at.refuse(reason, help="export the model for inference")
+            random = np.random.RandomState(at.integer("seed") % 2**32)
+            mask = random.uniform(0, 1, at.shape(0)) >= part
+            factors = mask / np.float32(1 - part)
+            value = at.emit("mul", at.tensor(0), at.made(factors, at.tensor(0), "factors"))
+    return [value, Constant(mask, f"{at.node.name}.mask")][: len(at.node.outputs)]
 
 
 def bit_shift(at: Lowering) -> Value:
@@ -302,13 +316,55 @@ def cast_like(at: Lowering) -> Value:
 
 
 def _cast(at: Lowering, dtype: np.dtype[np.generic]) -> Value:
-    value = at.operand(0)
+    value, saturate = at.operand(0), bool(at.integer("saturate", 1))
     if dtype not in DTYPES.values():
         raise at.refuse(f"casts to {dtype} are not computed", code="onnx-dtype")
+    if dtype_of_value(value) == dtype:
+        return value
+    if dtype.name == "float8_e8m0fnu":
+        return _power_of_two(at, at.cast(at.stored(value), np.float32), saturate)
     if isinstance(value, Constant):
-        with np.errstate(all="ignore"):
-            return Constant(value.array.astype(dtype), value.name)
+        values = {"to": dtype.name, **({"saturate": saturate} if dtype.name in FLOAT_CODES else {})}
+        return Constant(pointwise.evaluate("cast", [value.array], attributes=values), value.name)
+    return encoded(at, value, dtype, saturate=saturate)
+
+
+def encoded(
+    at: Lowering, value: SSAValue, dtype: np.dtype[np.generic], *, saturate: bool
+) -> SSAValue:
+    """Another element type; ``saturate`` as Cast has it, for floats of 8 bits."""
+    if saturate and dtype.name in FLOAT_CODES:
+        return at.emit("cast", value, to=dtype.name, saturate=True)
     return at.cast(value, dtype)
+
+
+def _power_of_two(at: Lowering, x: SSAValue, saturate: bool) -> SSAValue:
+    """float32 as the exponent alone, rounded as ``round_mode`` says; as ONNX's reference has it.
+
+    What is infinite or no number is no number.
+    """
+    bits = at.emit("bit_cast", x, to="int32")
+    exponent = at.apply("bit_and", at.apply("bit_shift", bits, 23), 255)
+    fraction, mode = at.apply("bit_and", bits, 0x7FFFFF), at.text("round_mode", "up")
+    if mode not in ("up", "down", "nearest"):
+        raise at.refuse(f"the round_mode {mode!r}")
+    rounded = exponent
+    if mode != "down":
+        # Of two as near the upper one, but for numbers below the least normal one.
+        least = (
+            at.apply(
+                "select",
+                at.apply("less", exponent, 1),
+                *(at.made(number, exponent) for number in (0x400000, 0x3FFFFF)),
+            )
+            if mode == "nearest"
+            else at.made(0, exponent)
+        )
+        rounded = at.emit("add", exponent, at.cast(at.emit("less", least, fraction), np.int32))
+    most = at.made(254 if saturate else 255, exponent)
+    special = at.apply("equal", exponent, 255)
+    code = at.emit("select", special, exponent, at.emit("min", rounded, most))
+    return at.emit("bit_cast", at.cast(code, np.uint8), to="float8_e8m0fnu")
 
 
 def bit_cast(at: Lowering) -> Value:

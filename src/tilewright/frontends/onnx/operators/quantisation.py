@@ -16,13 +16,15 @@ from onnx import TensorProto
 
 from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.narrow import range_of
+from tilewright.frontends.onnx.narrow import NARROW
 from tilewright.frontends.onnx.operators.convolution import conv
+from tilewright.frontends.onnx.operators.elementwise import encoded
 from tilewright.frontends.onnx.operators.matrix import matmul
 from tilewright.frontends.onnx.tensors import DTYPES, type_name
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 from tilewright.memory.alignment import ceil_div
+from tilewright.numerics.codes import FORMATS, Format
 
 
 def _spread(at: Lowering, index: int, sizes: Sequence[int], axis: int) -> SSAValue | None:
@@ -91,8 +93,8 @@ def _zero(at: Lowering, dtype: np.dtype[np.generic]) -> SSAValue:
 def dequantised(at: Lowering, x: SSAValue, scale: SSAValue, zero: SSAValue | None) -> SSAValue:
     """(x - zero point) * scale, float32."""
     dtype = dtype_of(x)
-    if dtype == np.float32 and at.narrow(0):
-        # A short float, whose zero point is 0 where it has one.
+    if dtype == np.float32:
+        # A float of at most 8 bits, whose zero point is 0 where it has one.
         x = x if zero is None else at.emit("sub", x, at.cast(zero, np.float32))
         return at.emit("mul", x, at.cast(scale, np.float32))
     if dtype.kind not in "iu" or dtype.itemsize > 4 or dtype == np.uint32:
@@ -127,6 +129,9 @@ def quantised(
 def dequantize(at: Lowering) -> Value:
     """(x - zero point) * scale, of the type that is asked for, or else of the scale's."""
     to = _stated(at, "output_dtype", _FLOATS) or at.dtype(1)
+    if at.dtype(0) in map(np.dtype, (np.float32, np.float64, np.float16)):
+        raise at.refuse(f"{at.dtype(0)} is not dequantised", code="onnx-dtype")
+    at = at.like([None if value is None else at.decoded(value) for value in at.operands])
     scale = _placed(at, 1)
     assert scale is not None
     return at.cast(dequantised(at, at.tensor(0), scale, _placed(at, 2)), to)
@@ -135,12 +140,14 @@ def dequantize(at: Lowering) -> Value:
 def quantize(at: Lowering) -> Value:
     """x / scale to the nearest, the even one of two, plus the zero point, saturated."""
     to = _stated(at, "output_dtype", _NUMBERS)
+    if to is not None and at.has(2) and at.dtype(2) != to:
+        raise at.refuse(
+            f"its result is to be {to}, and its zero point is {at.dtype(2)}", code="onnx-dtype"
+        )
+    to = at.dtype(2) if at.has(2) else to
+    at = at.like([None if value is None else at.decoded(value) for value in at.operands])
     scale, zero = _placed(at, 1), _placed(at, 2)
     assert scale is not None
-    if to is not None and zero is not None and dtype_of(zero) != to:
-        raise at.refuse(
-            f"its result is to be {to}, and its zero point is {dtype_of(zero)}", code="onnx-dtype"
-        )
     x, precision = at.tensor(0), _stated(at, "precision", _FLOATS)
     if precision is None and at.version >= 23 and not at.node.domain:
         precision = at.dtype(1)  # Said since that operator set; others divide in float32.
@@ -149,21 +156,31 @@ def quantize(at: Lowering) -> Value:
         x, scale = (at.cast(at.cast(value, precision), np.float32) for value in (x, scale))
         x = at.cast(at.cast(at.emit("div", x, scale), precision), np.float32)
         scale = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
-    value = quantised(at, x, scale, zero, to)
-    bounds = range_of(at.narrow(2))
-    return value if bounds is None else _bounded(at, value, *bounds)
+    form = None if to is None else FORMATS.get(to.name)
+    if to is None or form is None:
+        return quantised(at, x, scale, zero, to)
+    if form.fraction is None:
+        return at.cast(_bounded(at, quantised(at, x, scale, zero, np.dtype(form.wide)), form), to)
+    x = at.emit("div", at.cast(x, np.float32), at.cast(scale, np.float32))
+    if zero is not None and form.bits < 8:  # Of 8 bits it is 0.
+        x = at.emit("add", x, zero)
+    return encoded(at, x, to, saturate=bool(at.integer("saturate", 1)))
 
 
-def _bounded(at: Lowering, value: SSAValue, low: int, high: int) -> SSAValue:
+def _bounded(at: Lowering, value: SSAValue, form: Format) -> SSAValue:
     """Integers of 8 bits within the range of fewer."""
-    for operation, bound in (("max", low), ("min", high)):
+    low = -form.sign if form.signed else 0
+    for operation, bound in (("max", low), ("min", low + 2**form.bits - 1)):
         limit = at.weight(np.array(bound, dtype_of(value)), f"{at.node.name}.{operation}")
         value = at.emit(operation, value, limit)
     return value
 
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_NUMBERS = (TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16)
+_NUMBERS = (
+    *(TensorProto.UINT8, TensorProto.INT8, TensorProto.UINT16, TensorProto.INT16),
+    *(kind for kind in NARROW if kind != TensorProto.FLOAT8E8M0),
+)
 
 
 def _stated(at: Lowering, name: str, known: Sequence[int]) -> np.dtype[np.generic] | None:

@@ -9,6 +9,7 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import SHORT_FLOATS
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
+from tilewright.numerics.codes import FORMATS
 from tilewright.targets.cpu.instance import Instance
 
 NAME = "@NAME@"
@@ -116,6 +117,6 @@ def accumulator(element: str) -> str:
         return "float"
     if element == "float64":
         return "double"
-    if element in SHORT_FLOATS:
+    if element in SHORT_FLOATS or element in FORMATS:
         raise refuse("cpu-operation", f"the cpu target does not compute on {element}")
     return "uint64_t" if element == "uint64" else "int64_t"

@@ -8,7 +8,7 @@ from importlib.resources import files
 from tilewright.codegen.c.source import Writer
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.numerics import tables
-from tilewright.numerics.element_types import ELEMENTS, Kind
+from tilewright.numerics.element_types import Kind
 from tilewright.system.template import filled
 from tilewright.targets.generic.c.called import called, called_text
 from tilewright.targets.generic.c.records import (
@@ -368,5 +368,4 @@ def _element(name: str) -> str:
 
 def coded_elements() -> str:
     """The element types by the numbers that fields have for them."""
-    assert tuple(ELEMENTS) == CODES
     return ", ".join(f"ELEMENT_{_ELEMENTS.get(name, 'NONE')}" for name in CODES)
