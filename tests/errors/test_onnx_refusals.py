@@ -43,7 +43,7 @@ CASES = {
         node("NhwcFusedConv", domain="com.microsoft"),
         {},
         "onnx-unsupported-operator",
-        "none of the 38 operators of its domain",
+        "none of the 40 operators of its domain",
     ),
     "unknown attribute of another domain": (
         node("Gelu", domain="com.microsoft", alpha=1.0),
