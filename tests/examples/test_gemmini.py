@@ -175,8 +175,11 @@ def test_a_plain_compiler_has_nothing_to_say(compiler: str, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_functions_that_cannot_be(tmp_path: Path) -> None:
     package = compiled(small(tmp_path))
-    with pytest.raises(TilewrightError, match="is no C file and no header"):
+    with pytest.raises(TilewrightError, match="there is no such file"):
         driven(package, tmp_path / "absent.c")
+    (tmp_path / "driver.txt").write_text("no C")
+    with pytest.raises(TilewrightError, match="is no C file and no header"):
+        driven(package, tmp_path / "driver.txt")
     with pytest.raises(TilewrightError, match="headers alone"):
         driven(package, FUNCTIONS[2])
     with pytest.raises(TilewrightError, match=r"two files are called driver\.c"):
