@@ -44,8 +44,9 @@ which gives it from 12 on. The rest is for rows whose maximum is lower than thos
 ALTOGETHER = 1024.0
 """A row whose maximum lies so far below the tensor's is masked altogether, and tells no range."""
 
-FRACTIONS = 256.0
-"""A mask times a large negative constant is cut so that 1/256 of it is below the bound, too."""
+FRACTIONS = 32.0
+"""A mask times a large negative constant is cut so that 1/32 of it is below the bound, too; of the
+largest float16, 1/32 lies below all scores (``ALTOGETHER``)."""
 
 TWICE = 2.0
 """The allowance for values beyond those that were seen, as a factor."""
@@ -53,7 +54,7 @@ TWICE = 2.0
 FLAT = {"sigmoid": (-16.0, 16.0), "tanh": (-8.0, 8.0)}
 """Functions that are flat beyond these numbers."""
 
-PASSING = frozenset(operators("selecting"))
+PASSING = frozenset((*operators("selecting"), "convert_layout"))
 """Operations that give numbers of their operands, whichever are cut."""
 
 CHOOSING = frozenset(
