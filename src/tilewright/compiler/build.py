@@ -120,9 +120,12 @@ def bound(
     until: str = "tile",
     *,
     lengths: bool = False,
+    imported: frontends.Imported | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> CompilationState:
     """A package's model with sizes for its free dims, taken through the pipeline; kernels that take
-    ``lengths`` in a run compute one operation each."""
+    ``lengths`` in a run compute one operation each. ``imported`` is the model at these sizes, if it
+    has been read, and ``ranges`` are those of its values, if the package has none."""
     model = manifest.open_model
     if model is None or model.file not in manifest.files:
         raise refuse("package-invalid", "it has no model", str(directory))
@@ -132,14 +135,14 @@ def bound(
     if lengths:
         machine = without_chains(machine)
     # Ranges are of the values of a network whose loops are unrolled.
-    loops = not lengths and model.ranges is None
+    loops = not lengths and imported is None and model.ranges is None
     with target.planner("model", machine) as asked:
         return run_pipeline(
-            directory / model.file,
+            imported or directory / model.file,
             target,
             machine,
-            shapes=shapes,
-            ranges=model.ranges,
+            shapes=None if imported else shapes,
+            ranges=ranges or None if model.ranges is None else model.ranges,
             factors=None
             if model.factors is None
             else {name: np.array(row, np.float32) for name, row in model.factors.items()},

@@ -1,27 +1,39 @@
 """Plans for every size: a package with free dims, compiled ahead for a few of their sizes.
 
-Where a target's programs take sizes when they run (``Target.sizes_taken``), a plan for the largest
-ones is right for all below them, and a few plans leave small runs little to do in vain. Each is an
-ordinary package in ``plans/SIZE`` of the package. That a model is the same network at every
-size is found out by comparing its graph at several of them (graph/free_axes.py), and that nothing
-after a run's end is read, in the target's part of each plan. Where it is not so there are no
-plans, the reason is a note of the package, and each size is compiled when it is first used.
+A plan for the largest sizes is right for all below them, and a few plans leave small runs little to
+do in vain. Each is an ordinary package in ``plans/SIZE`` of the package. That a model is the same
+network at every size is found out by comparing its graph at several of them (graph/free_axes.py).
+There are two kinds:
+
+    kernels end     programs take the sizes (``Target.sizes_taken``), and their loops end there;
+                    that nothing after a run's end is read is found out in the target's part
+    operands end    on every target: the sizes are inputs of the network, all of each operand is
+                    computed, and what sums or searches along an axis reads masked operands
+                    (graph/run_sizes.py)
+
+Where neither is possible there are no plans, the reason is a note of the package, and each size is
+compiled when it is first used.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
 from functools import cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from tilewright.compiler.build import bound, emit
+from tilewright.compiler.build import bound, emit, shapes_at
+from tilewright.compiler.state import CompilationState
 from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends import Opened
+from tilewright.frontends import Imported, Opened, load
 from tilewright.graph.dialect import NetworkOp, network_of
 from tilewright.graph.free_axes import Differing, FreeSize, same_but_for
+from tilewright.graph.operations import context
+from tilewright.graph.passes.take_steps import TakeSteps
+from tilewright.graph.run_sizes import end_inputs
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import WeightStore
@@ -35,6 +47,12 @@ from tilewright.targets.base import Target, find_target
 LONGEST = 4096
 """The largest size that is planned for ahead."""
 
+Plans = tuple[tuple[int, ...], ...]
+"""Sizes of the free dims of each plan, ascending."""
+
+Seen = tuple[NetworkOp, WeightStore]
+"""A network and its constants."""
+
 
 def write_with_plans(
     directory: Path, *, source: Opened, settled: Settled, recipe: Recipe, progress: Progress
@@ -42,30 +60,36 @@ def write_with_plans(
     """Fill an empty directory with an open package and its plans, if there can be some."""
     write_open_package(directory, source=source, settled=settled, recipe=recipe)
     target = find_target(recipe.target)
-    if not target.sizes_taken:
-        return
     manifest = read_own(directory)
-    try:
-        plans = _write_plans(directory, manifest, target, progress)
-    except TilewrightError as error:
-        shutil.rmtree(directory / PLANS, ignore_errors=True)
-        problem = error.problems[0]
-        where = f" ({problem.where})" if problem.where else ""
-        note = f"each size is compiled when it is first used: {problem.reason}{where}"
+    model = manifest.open_model
+    assert model is not None
+    reason, plans = "", ()
+    kinds: list[Callable[[_Graphs], Plans]] = [_kernels_end] if target.sizes_taken else []
+    for write in (*kinds, _operands_end):
+        try:
+            if far := [dim for dim in model.dims if dim.high > LONGEST]:
+                longest = f"{far[0].name} is up to {far[0].high}; {LONGEST} are planned for"
+                raise refuse("length-dims", longest)
+            plans = write(_Graphs(directory, manifest, target, progress))
+        except TilewrightError as error:
+            shutil.rmtree(directory / PLANS, ignore_errors=True)
+            problem = error.problems[0]
+            where = f" ({problem.where})" if problem.where else ""
+            reason = reason or f"{problem.reason}{where}"
+        else:
+            break
+    else:
+        note = f"each size is compiled when it is first used: {reason}"
         manifest = replace(manifest, notes=(*manifest.notes, note))
-        plans = ()
-    assert manifest.open_model is not None
-    opened = replace(manifest.open_model, plans=plans)
+    opened = replace(model, plans=plans)
     replace(manifest, open_model=opened).write(directory)
 
 
-def plans_of(dims: Sequence[Bounds], target: Target) -> tuple[tuple[int, ...], ...]:
+def plans_of(dims: Sequence[Bounds], sizes_of: Callable[[int], tuple[int, ...]]) -> Plans:
     """Sizes of all dims that are planned for, ascending: the largest of each come together, then
-    the next ones, or the last of a dim that has no further."""
-    each = [
-        tuple(size for size in target.plan_sizes(bounds.high) if size >= bounds.low)
-        for bounds in dims
-    ]
+    the next ones, or the last of a dim that has no further. ``sizes_of`` are those of one dim,
+    descending from its largest."""
+    each = [tuple(size for size in sizes_of(bounds.high) if size >= bounds.low) for bounds in dims]
     count = max(map(len, each))
     return tuple(
         tuple(sizes[min(number, len(sizes) - 1)] for sizes in each)
@@ -73,72 +97,121 @@ def plans_of(dims: Sequence[Bounds], target: Target) -> tuple[tuple[int, ...], .
     )
 
 
-def _write_plans(
-    directory: Path, manifest: Manifest, target: Target, progress: Progress
-) -> tuple[tuple[int, ...], ...]:
-    assert manifest.open_model is not None
-    dims = manifest.open_model.dims
-    names = [dim.name for dim in dims]
-    taken = target.sizes_taken
-    if len(dims) > taken:
+def quarters(most: int) -> tuple[int, ...]:
+    """The largest size of a dim, a quarter and a sixteenth of it."""
+    return tuple(sorted({most, -(-most // 4), -(-most // 16)}, reverse=True))
+
+
+def _kernels_end(graphs: _Graphs) -> Plans:
+    """Plans whose kernels end at the sizes of a run."""
+    taken, names = graphs.target.sizes_taken, [dim.name for dim in graphs.dims]
+    if len(names) > taken:
         listed = ", ".join(names)
         sizes = "one size" if taken == 1 else f"{taken} sizes"
         raise refuse("length-dims", f"a program takes {sizes}, and {listed} are free")
-    for dim in dims:
-        if dim.high > LONGEST:
-            reason = f"{dim.name} is up to {dim.high}; {LONGEST} are planned for"
-            raise refuse("length-dims", reason)
-    plans = plans_of([dim.bounds for dim in dims], target)
-    inputs = {
-        name: {
-            tensor.name: axes
-            for tensor in manifest.inputs
-            if (axes := tuple(n for n, size in enumerate(tensor.shape) if size == name))
-        }
-        for name in names
-    }
-    graphs = _Graphs(directory, manifest, progress)
-    graphs.compare(plans)
+    plans = plans_of([dim.bounds for dim in graphs.dims], graphs.target.plan_sizes)
+    graphs.compare(plans, "graph passes")
     for plan in plans:
-        sizes = dict(zip(names, plan, strict=True))
         free = {
-            name: FreeSize(inputs[name], graphs.constants(plan, number))
+            name: FreeSize(graphs.axes[name], graphs.constants(plan, number))
             for number, name in enumerate(names)
         }
-        progress(f"plan for {_told(sizes)}", 0, 0)
-        place = directory / PLANS / plan_name(plan)
-        place.mkdir(parents=True)
-        state = bound(directory, manifest, sizes, progress, lengths=True)
-        emit(state, place, free=free)
+        emit(graphs.bound(plan, "tile", lengths=True), graphs.place(plan), free=free)
     return plans
 
 
-def _told(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} up to {size}" for name, size in sizes.items())
+def _operands_end(graphs: _Graphs) -> Plans:
+    """Plans that compute all of each operand, masked after the sizes of a run, which are inputs."""
+    plans = plans_of([dim.bounds for dim in graphs.dims], quarters)
+    graphs.compare(plans, "import")
+    ranges: Mapping[str, tuple[float, float]] = {}
+    for plan in reversed(plans):
+        imported = graphs.imported(plan)
+        if imported.ends or imported.empty:
+            raise refuse("length-structure", "data decide sizes of the model, or outputs are empty")
+        network = network_of(imported.module)
+        seen = network, imported.weights
+        differing = {
+            dim.name: graphs.smaller(seen, plan, number, "import")
+            for number, dim in enumerate(graphs.dims)
+            if plan[number] > max(dim.low, 1)  # No run of the plan has less.
+        }
+        sizes = {dim.name: size for dim, size in zip(graphs.dims, plan, strict=True)}
+        ends = end_inputs(network, imported.weights, sizes, graphs.axes, differing)
+        ended = replaced(imported, ends=ends)
+        if not ranges:  # Those of the largest plan: random samples of few elements tell little.
+            ranges = graphs.bound(plan, "calibrate", imported=ended).runner.context.ranges
+        emit(graphs.bound(plan, "tile", imported=ended, ranges=ranges), graphs.place(plan))
+    return plans
 
 
 class _Graphs:
     """The model's graphs at sizes of its free dims, compared with one another."""
 
-    def __init__(self, directory: Path, manifest: Manifest, progress: Progress) -> None:
+    def __init__(
+        self, directory: Path, manifest: Manifest, target: Target, progress: Progress
+    ) -> None:
         assert manifest.open_model is not None
-        self.dims = manifest.open_model.dims
-        self._at = cache(self._bound)
+        self.target, self.dims = target, manifest.open_model.dims
+        self.axes = {
+            dim.name: {
+                tensor.name: axes
+                for tensor in manifest.inputs
+                if (axes := tuple(n for n, size in enumerate(tensor.shape) if size == dim.name))
+            }
+            for dim in self.dims
+        }
+        """The axes of inputs that each free dim is, by its name."""
+        self._at = cache(self._taken_to)
         self._directory, self._manifest, self._progress = directory, manifest, progress
 
-    def _bound(
-        self, plan: tuple[int, ...], until: str = "graph passes"
-    ) -> tuple[NetworkOp, WeightStore]:
-        sizes = {dim.name: size for dim, size in zip(self.dims, plan, strict=True)}
-        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        self._progress(f"compare the graph at {listed}", 0, 0)
-        state = bound(self._directory, self._manifest, sizes, until=until, lengths=True)
+    def _sizes(self, plan: tuple[int, ...]) -> dict[str, int]:
+        return {dim.name: size for dim, size in zip(self.dims, plan, strict=True)}
+
+    def _say(self, what: str, plan: tuple[int, ...]) -> None:
+        listed = ", ".join(f"{name} {size}" for name, size in self._sizes(plan).items())
+        self._progress(f"{what} {listed}", 0, 0)
+
+    def bound(
+        self,
+        plan: tuple[int, ...],
+        until: str,
+        *,
+        lengths: bool = False,
+        imported: Imported | None = None,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+    ) -> CompilationState:
+        """The model at sizes, taken through the pipeline; see ``build.bound``."""
+        what = {"tile": "plan for up to", "calibrate": "ranges for up to"}
+        self._say(what.get(until, "compare the graph at"), plan)
+        sizes, manifest = self._sizes(plan), self._manifest
+        return bound(
+            self._directory, manifest, sizes, self._progress, until,
+            lengths=lengths, imported=imported, ranges=ranges,
+        )  # fmt: skip
+
+    def place(self, plan: tuple[int, ...]) -> Path:
+        """The folder of a plan, made now."""
+        place = self._directory / PLANS / plan_name(plan)
+        place.mkdir(parents=True)
+        return place
+
+    def imported(self, plan: tuple[int, ...]) -> Imported:
+        """The model read at sizes, its operators in the steps that are computed."""
+        assert self._manifest.open_model is not None
+        shapes = shapes_at(self._manifest, self._sizes(plan))
+        imported = load(self._directory / self._manifest.open_model.file, shapes=shapes)
+        TakeSteps().apply(context(), imported.module)
+        return imported
+
+    def _taken_to(self, plan: tuple[int, ...], until: str) -> Seen:
+        if until == "import":
+            imported = self.imported(plan)
+            return network_of(imported.module), imported.weights
+        state = self.bound(plan, until, lengths=True)
         return network_of(state.network), state.weights
 
-    def _compared(self, plan: tuple[int, ...], other: tuple[int, ...]) -> Differing:
-        return same_but_for(self._at(plan), self._at(other), {*zip(plan, other, strict=True)})
-
-    def compare(self, plans: Sequence[tuple[int, ...]]) -> None:
+    def compare(self, plans: Plans, until: str) -> None:
         """Refuse (``length-structure``) a model that is another network at some size: where one
         dim is smaller, and where all are.
 
@@ -151,25 +224,31 @@ class _Graphs:
         compared |= {tuple(map(max, [size - 1 for size in longest], lowest))}
         for number, low in enumerate(lowest):
             compared |= {(*longest[:number], low, *longest[number + 1 :])}
-        for plan in sorted(compared - {longest}):
-            if all(map(int.__le__, plan, longest)):
-                self._compared(longest, plan)
+        stages = {plan: until for plan in compared if all(map(int.__le__, plan, longest))}
         for number, dim in enumerate(self.dims):
             if dim.low <= 1 < longest[number]:
-                plan = (*longest[:number], 1, *longest[number + 1 :])
-                whole, one = (self._at(each, "import") for each in (longest, plan))
-                same_but_for(whole, one, {*zip(longest, plan, strict=True)})
+                stages[(*longest[:number], 1, *longest[number + 1 :])] = "import"
+        stages.pop(longest, None)
+        for plan, stage in sorted(stages.items()):
+            whole, one = self._at(longest, stage), self._at(plan, stage)
+            same_but_for(whole, one, {*zip(longest, plan, strict=True)})
+
+    def smaller(self, seen: Seen, plan: tuple[int, ...], number: int, until: str) -> Differing:
+        """The axes in which a graph at sizes differs from one whose size of one dim is the next."""
+        size = plan[number]
+        # A network of size 1 is often another.
+        other = size - 1 if size > 2 else size + 1
+        sizes = (*plan[:number], other, *plan[number + 1 :])
+        return same_but_for(seen, self._at(sizes, until), {*zip(plan, sizes, strict=True)})
 
     def constants(self, plan: tuple[int, ...], number: int) -> dict[str, tuple[int, ...]]:
         """The axes of constants that are as long as the size of one dim, by symbol; refuses
         (``length-kernel``) what takes the size otherwise."""
-        dim, size = self.dims[number], plan[number]
-        if size == dim.low:
+        if plan[number] == self.dims[number].low:
             return {}  # No run of the plan has less.
-        # A network of size 1 is often another.
-        other = size - 1 if size > 2 else size + 1
-        differing = self._compared(plan, (*plan[:number], other, *plan[number + 1 :]))
-        differing.check(self._at(plan)[0])
+        seen = self._at(plan, "graph passes")
+        differing = self.smaller(seen, plan, number, "graph passes")
+        differing.check(seen[0])
         return differing.constants()
 
 

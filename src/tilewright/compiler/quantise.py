@@ -222,9 +222,10 @@ def calibrate(state: CompilationState) -> None:
 
 def observe(state: CompilationState) -> None:
     """Let the context know the ranges that the values take on the samples."""
-    numbers = state.numbers
-    if state.samples is None and state.ranges is not None and state.machine.number.kind != "fixed":
-        state.runner.context = context_of(state, state.ranges)
+    numbers, given = state.numbers, state.samples is None and state.ranges is not None
+    masked = network_of(state.network).sizes  # Masks of sizes are in no package's ranges.
+    if given and state.machine.number.kind != "fixed" and not masked:
+        state.runner.context = context_of(state, state.ranges or {})
         return
     samples = samples_of(network_of(state.network), state.samples)
 

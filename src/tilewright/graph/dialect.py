@@ -215,6 +215,8 @@ class NetworkOp(IRDLOperation):
     """``[name, bytes]`` of every arena, once plan-memory has run."""
     numbers = opt_prop_def(ArrayAttr)
     """The choices of fix-numbers: ``[value, fraction, minimum, maximum]`` of every value."""
+    size_inputs = opt_prop_def(ArrayAttr)
+    """``[name, most]`` of the inputs that are sizes of a run (graph/run_sizes.py)."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
     irdl_options = (ParsePropInAttrDict(),)
@@ -257,6 +259,12 @@ class NetworkOp(IRDLOperation):
         """Names and values of the inputs, as in the model."""
         names = cast("tuple[str, ...]", from_attribute(self.input_names))
         return list(zip(names, self.block.args, strict=True))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The inputs that are sizes of a run, with the most that each may be."""
+        listed = () if self.size_inputs is None else from_attribute(self.size_inputs)
+        return dict(cast("tuple[tuple[str, int], ...]", listed))
 
     @property
     def output_op(self) -> OutputOp:

@@ -1,4 +1,6 @@
-"""Sizes that a run computes, followed through a network: where they end axes, and what that takes.
+"""Sizes of a run, followed through a network: where they end axes, and what that takes.
+
+They are computed by the network (``follow_sizes``), or those of its inputs (``end_inputs``).
 
 A value has room for the most elements that an axis may have; those after the end are any numbers.
 Operations on elements, rows or windows of one index leave them where they are. Operations that put
@@ -8,7 +10,7 @@ where they look for the largest. What has no such mask is refused with the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
 from tilewright.graph.free_axes import Differing, reshaped_axes, sliced_axes
+from tilewright.graph.names import value_hint
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.graph.operations.views import ReshapeOp, SliceOp
 from tilewright.graph.weights import Weights
@@ -49,11 +52,41 @@ def follow_sizes(
     """Mask what sums or searches along axes that end early; add the sizes of outputs' axes to the
     outputs, and return these.
 
-    ``ends`` are the axes of the results that data give their sizes; ``differing`` are, for each
+    ``ends`` are the axes of inputs and results that end early; ``differing`` are, for each
     size, the axes of the network that differ where it has another room, constants' among them.
     Refuses (``onnx-shape``) what cannot be masked, and what takes the size from no operand.
     """
     return _Following(network, weights, sizes, ends, differing).run()
+
+
+def end_inputs(
+    network: NetworkOp,
+    weights: Weights,
+    sizes: Mapping[str, int],
+    axes: Mapping[str, Mapping[str, tuple[int, ...]]],
+    differing: Mapping[str, Differing],
+) -> tuple[OutputEnd, ...]:
+    """Let axes of inputs end at sizes that are further inputs, ``size_NAME`` of one int64 each, in
+    the order of ``sizes``; see ``follow_sizes``.
+
+    ``sizes`` has the largest of each, and ``axes`` the axes of inputs, by their names. Sizes that
+    ``differing`` leaves out are always the largest.
+    """
+    ends = dict[SSAValue, Ends]()
+    values = dict[str, SSAValue]()
+    inputs = dict(network.inputs)
+    names = list(inputs)
+    for name in sizes:
+        for tensor_name, numbers in axes[name].items() if name in differing else ():
+            ends.setdefault(inputs[tensor_name], {}).update(dict.fromkeys(numbers, name))
+        names.append(_fresh(f"size_{name}", names))
+        kind = tensor((), element_of(np.dtype(np.int64)))
+        values[name] = network.block.insert_arg(kind, len(network.block.args))
+        values[name].name_hint = value_hint(names[-1])
+    network.properties["input_names"] = to_attribute([*names])
+    added = zip(names[len(inputs) :], sizes.values(), strict=True)
+    network.properties["size_inputs"] = to_attribute([[*each] for each in added])
+    return follow_sizes(network, weights, values, ends, differing)
 
 
 class _Following:
@@ -68,16 +101,21 @@ class _Following:
         self.network, self.weights, self.sizes = network, weights, sizes
         self.begin, self.differing = ends, differing
         self.ends: dict[SSAValue, Ends] = {}
+        self.instead: dict[SSAValue, SSAValue] = {}
+        """Results of a mean over what is there, by those of the mean over all."""
         self.before: AnyOperation = network.output_op
         self.node = ""
 
     def run(self) -> tuple[OutputEnd, ...]:
+        self.ends.update({v: self.begin[v] for v in self.network.block.args if v in self.begin})
         for op in list(self.network.block.ops):
             if isinstance(op, OutputOp):
                 break
             found = self._constant(op) if isinstance(op, WeightOp) else self._found(op)
             if op.results:
-                self.ends[op.results[0]] = {**found, **self.begin.get(op.results[0], {})}
+                result = op.results[0]
+                self.ends[result] = {**found, **self.begin.get(result, {})}
+                self.ends[self.instead.get(result, result)] = self.ends[result]
                 self._compare(op)
         return self._outputs()
 
@@ -194,7 +232,18 @@ class _Following:
         return op.result
 
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
-        op = BY_NAME[operation].build_from(inputs, attributes, node=self.node)
+        """An operation before the one at hand; it is for no node, whose result keeps its name."""
+        return self.computed("", operation, inputs, attributes)
+
+    def computed(
+        self,
+        node: str,
+        operation: str,
+        inputs: Sequence[SSAValue],
+        attributes: dict[str, PythonValue],
+    ) -> SSAValue:
+        """An operation for a node, before the one at hand."""
+        op = BY_NAME[operation].build_from(inputs, attributes, node=node)
         self._insert(op)
         return op.result
 
@@ -265,14 +314,21 @@ def _sorted(op: Operation) -> float:
 
 def _mean(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
     """A mean as the sum of what is there, by the number of these."""
-    values = op.values
-    shape = shape_of(op.inputs[0])
-    if {axis % len(shape) for axis in op.integers("axes")} != {*at.ends[op.inputs[0]]}:
-        raise at.refusal("a mean over other axes than those whose size a run decides")
-    at.masked(op, 0, axes[0][0], size, 0)
-    total = at.emit("reduce_sum", op.inputs[0], **values)
-    count = at.emit("cast", at.size(size, 0), to=dtype_of(total).name)
-    op.result.replace_all_uses_with(at.emit("div", total, count))
+    if op.result in at.instead:
+        return  # It ends along another axis, too.
+    shape, ends = shape_of(op.inputs[0]), at.ends[op.inputs[0]]
+    folded = [axis % len(shape) for axis in op.integers("axes")]
+    others = np.prod([shape[axis] for axis in folded if axis not in ends], dtype=np.int64)
+    count = at.weight(np.array(others), f"{at.node}.count")
+    for axis in folded:
+        if axis in ends:
+            at.masked(op, 0, axis, ends[axis], 0)
+            count = at.emit("mul", count, at.size(ends[axis], 0))
+    total = at.emit("reduce_sum", op.inputs[0], **op.values)
+    whole = at.emit("cast", count, to=dtype_of(total).name)
+    mean = at.computed(at.node, "div", (total, whole), {})
+    op.result.replace_all_uses_with(mean)
+    at.instead[op.result] = mean
 
 
 def _gather(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:

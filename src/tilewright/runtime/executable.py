@@ -78,6 +78,7 @@ class Executable:
         """
         self.directory = directory
         self.manifest: Manifest = read_manifest(directory) if manifest is None else manifest
+        self._model_sizes = self.manifest.output_sizes
         if temporary:
             weakref.finalize(self, remove_folder, directory)
         self._runner: Runner | None = None
@@ -344,10 +345,13 @@ class Executable:
         """Return the outputs of the graph interpreter for the same final graph and inputs."""
         from tilewright.graph.interpreter import interpret
 
-        inputs = self.named(inputs)
         module, weights = self._read_reference()
-        outputs = interpret(module, weights, dict(inputs), observe)
+        outputs = interpret(module, weights, dict(self._taken(self.named(inputs))), observe)
         return cut_to_sizes(self.manifest.output_sizes, outputs)
+
+    def _taken(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The arrays that the final graph takes in a run on ``inputs``."""
+        return inputs
 
     def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter: exactly on integer machines.
@@ -371,8 +375,8 @@ class Executable:
         with np.errstate(all="ignore"):  # What overflows is told.
             expected = self.reference(inputs, observer)
         check = compared(
-            module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
-            expected=expected,
+            module, weights, self._taken(inputs), outputs, exact=exact,
+            roundoff=self.runner.roundoff, expected=expected,
         )  # fmt: skip
         losses = {"overflows": observer.overflows(), "underflows": observer.underflows()}
         beside = self.beside_model(inputs, outputs)
@@ -395,7 +399,7 @@ class Executable:
         outputs = {name: array for name, array in outputs.items() if name not in empty}
         return beside_model(
             self.model, inputs, outputs, final=module, weights=weights,
-            cut=partial(cut_to_sizes, self.manifest.output_sizes),
+            cut=partial(cut_to_sizes, self._model_sizes),
         )  # fmt: skip
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:

@@ -1,6 +1,8 @@
 """A package with free dims at one size, run by a plan that is right for every size up to its own.
 
-Nothing is compiled for the size but the graph that results are checked with.
+Nothing is compiled for the size but the graph that results are checked with. Programs of some plans
+take the sizes; those of others have them as inputs, after the model's own, and take arrays that are
+as large as the plan.
 """
 
 from __future__ import annotations
@@ -39,6 +41,10 @@ class PlannedExecutable(Executable):
             for side in (package.inputs, package.outputs)
         )
         manifest = replace(plan.manifest, inputs=inputs, outputs=outputs)
+        self._whole = {tensor.name: tensor for tensor in plan.manifest.inputs}
+        names = [name for name in self._whole if name not in {tensor.name for tensor in inputs}]
+        self._sizes = dict(zip(names, map(np.int64, sizes.values()), strict=bool(names)))
+        """The sizes, by the inputs of the plan's program that take them."""
         if [tensor.shape for tensor in inputs] != [t.shape for t in plan.manifest.inputs]:
             # Bounds are those of the plan's size: a shorter run may take less.
             unknown = (
@@ -49,6 +55,8 @@ class PlannedExecutable(Executable):
         super().__init__(plan.directory, manifest=manifest)
         self._plan, self._interpreted = plan, reference
         self._libraries = plan._libraries
+        if self._sizes:
+            self._model_sizes = ()  # Only the plan has outputs that say where others end.
 
     @property
     def runner(self) -> Runner:
@@ -69,8 +77,24 @@ class PlannedExecutable(Executable):
         dims = {info.name: info.shape for info in self.inputs}
         sizes_of(dims, {}, {name: np.shape(array) for name, array in inputs.items()})
         return super().run(
-            inputs, trace=trace, check_races=check_races, observe=observe, profile=profile
+            self._taken(inputs),
+            trace=trace,
+            check_races=check_races,
+            observe=observe,
+            profile=profile,
         )
+
+    def _taken(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        if not self._sizes:
+            return inputs
+        taken = {name: self._filled(name, np.asarray(inputs[name])) for name in inputs}
+        return taken | {name: np.array(size) for name, size in self._sizes.items()}
+
+    def _filled(self, name: str, array: Array) -> Array:
+        """An input with zeros after its ends, as large as the plan."""
+        filled = self._whole[name].empty()
+        filled[tuple(map(slice, array.shape))] = array
+        return filled
 
     @property
     def graph(self) -> ModuleOp:
@@ -78,6 +102,8 @@ class PlannedExecutable(Executable):
         return self._plan.graph
 
     def _read_reference(self) -> tuple[ModuleOp, Weights]:
+        if self._sizes:
+            return self._plan._read_reference()
         if self._reference is None:
             self._reference = self._interpreted()
         return self._reference

@@ -57,7 +57,7 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
     """
     if given is None:
         random = np.random.default_rng(0)
-        return SampleStream([_random(network, random) for _ in range(RANDOM_SAMPLES)])
+        return SampleStream([_random(network, random, number) for number in range(RANDOM_SAMPLES)])
     if isinstance(given, SampleSource):
         return given.stream(network)
     if isinstance(given, Mapping):
@@ -65,11 +65,15 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
     return SampleStream(given, len(given) if isinstance(given, Sized) else None)
 
 
-def _random(network: NetworkOp, random: np.random.Generator) -> dict[str, Array]:
+def _random(network: NetworkOp, random: np.random.Generator, number: int) -> dict[str, Array]:
     """Normally distributed numbers; masks, or what may be one, leave out about one in six.
-    Integers of 8 or 16 bits are pixels, sound or quantised numbers, and take all values."""
+    Integers of 8 or 16 bits are pixels, sound or quantised numbers, and take all values. Sizes of a
+    run are the largest, then a quarter of it, and so on: few elements have other ranges."""
     sample, masks = dict[str, Array](), masks_given(network)
     for name, value in network.inputs:
+        if name in network.sizes:
+            sample[name] = np.array(max(1, network.sizes[name] >> 2 * number))
+            continue
         numbers = random.standard_normal(tensor_type(value).get_shape())
         chosen = masks.get(value)
         if chosen:

@@ -1,0 +1,102 @@
+"""Models with free dims, and inputs of given sizes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from tilewright.ir.types import Array
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "dynamic"
+
+Shapes = Mapping[str, Sequence[int | str]]
+
+node = helper.make_node
+
+
+def saved(path: Path, text: Sequence[onnx.NodeProto], shapes: Shapes, **weights: Array) -> Path:
+    """A model of nodes in float32, from inputs of these shapes to ``y``."""
+    graph = helper.make_graph(
+        text,
+        "net",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path
+
+
+def random(*shape: int) -> Array:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) / 4).astype(np.float32)
+
+
+def convolutions(path: Path) -> Path:
+    """Images, as many as come: a residual block, pools, and fully connected layers."""
+    nodes = [
+        node("Conv", ["x", "w0"], ["a"], pads=[1] * 4),
+        node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "w1"], ["c"], pads=[1] * 4),
+        node("Add", ["c", "b"], ["d"]),
+        node("MaxPool", ["d"], ["e"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["e"], ["f"]),
+        node("Flatten", ["f"], ["g"]),
+        node("Gemm", ["g", "w2", "b2"], ["h"]),
+        node("Softmax", ["h"], ["y"]),
+    ]
+    weights = {"w0": random(20, 3, 3, 3), "w1": random(20, 20, 3, 3)}
+    weights |= {"w2": random(20, 10), "b2": random(10)}
+    return saved(path, nodes, {"x": ["batch", 3, 12, 10]}, **weights)
+
+
+def scores(path: Path) -> Path:
+    """Rows of two inputs: a softmax along one length, its extremes, sums and products, and a mean
+    along both."""
+    nodes = [
+        node("MatMul", ["q", "w0"], ["a"]),
+        node("MatMul", ["k", "w1"], ["b"]),
+        node("Transpose", ["b"], ["c"], perm=[0, 2, 1]),
+        node("MatMul", ["a", "c"], ["s"]),
+        node("Tanh", ["s"], ["t"]),
+        node("Softmax", ["t"], ["p"], axis=-1),
+        node("ReduceMax", ["p"], ["m"], axes=[2], keepdims=1),
+        node("ReduceMin", ["p"], ["n"], axes=[1], keepdims=1),
+        node("ReduceSum", ["p", "along"], ["o"], keepdims=1),
+        node("Add", ["m", "n"], ["r"]),
+        node("Mul", ["r", "o"], ["u"]),
+        node("ReduceMean", ["u"], ["v"], axes=[1, 2], keepdims=1),
+        node("Sub", ["u", "v"], ["y"]),
+    ]
+    # ReduceMean and others take axes as attributes up to operator set 17 alone.
+    graph_inputs = {"q": [2, "rows", 24], "k": [2, "keys", 24]}
+    weights = {"w0": random(24, 17), "w1": random(24, 17), "along": np.array([1], np.int64)}
+    made = saved(path, nodes, graph_inputs, **weights)
+    model = onnx.load(made)
+    model.opset_import[0].version = 17
+    onnx.save(model, made)
+    return made
+
+
+def floats(shapes: Shapes) -> Callable[[Mapping[str, int]], dict[str, Array]]:
+    """Makes inputs of given sizes."""
+
+    def make(sizes: Mapping[str, int]) -> dict[str, Array]:
+        generator = np.random.default_rng(sum(sizes.values()))
+        return {
+            name: generator.standard_normal(
+                [sizes[n] if isinstance(n, str) else n for n in shape]
+            ).astype(np.float32)
+            for name, shape in shapes.items()
+        }
+
+    return make
+
+
+def tokens(sizes: Mapping[str, int]) -> dict[str, Array]:
+    generator = np.random.default_rng(sum(sizes.values()))
+    return {"tokens": generator.integers(0, 50, (sizes["batch"], sizes["sequence"]))}
