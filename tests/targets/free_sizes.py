@@ -82,6 +82,40 @@ def scores(path: Path) -> Path:
     return made
 
 
+def flattened(path: Path) -> Path:
+    """Rows of all texts as one matrix for each product, and heads of all as one batch."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "i0", "i2"], ["bn"]),
+        node("Slice", ["s", "i1", "i2"], ["length"]),
+        node("Concat", ["bn", "heads"], ["apart"], axis=0),
+        node("Concat", ["minus", "length", "eight"], ["batched"], axis=0),
+        node("Concat", ["bn", "sixteen"], ["whole"], axis=0),
+        node("Reshape", ["x", "rows"], ["a"]),
+        node("MatMul", ["a", "w0"], ["b"]),
+        node("Reshape", ["b", "apart"], ["c"]),
+        node("Transpose", ["c"], ["d"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["d", "batched"], ["e"]),
+        node("Transpose", ["e"], ["f"], perm=[0, 2, 1]),
+        node("MatMul", ["e", "f"], ["g"]),
+        node("Softmax", ["g"], ["h"], axis=-1),
+        node("MatMul", ["h", "e"], ["i"]),
+        node("Reshape", ["i", "split"], ["j"]),
+        node("Transpose", ["j"], ["k"], perm=[0, 2, 1, 3]),
+        node("Reshape", ["k", "rows"], ["l"]),
+        node("MatMul", ["l", "w1"], ["m"]),
+        node("Relu", ["m"], ["o"]),
+        node("Reshape", ["o", "whole"], ["y"]),
+    ]
+    # The heads are split by a size that is computed, as -1 stands for one dim alone.
+    nodes.insert(15, node("Concat", ["minus", "two", "length", "eight"], ["split"], axis=0))
+    numbers = {"i0": [0], "i1": [1], "i2": [2], "heads": [2, 8], "minus": [-1], "eight": [8]}
+    numbers |= {"two": [2], "sixteen": [16], "rows": [-1, 16]}
+    weights = {"w0": random(16, 16), "w1": random(16, 16)}
+    weights |= {name: np.array(row, np.int64) for name, row in numbers.items()}
+    return saved(path, nodes, {"x": ["batch", "length", 16]}, **weights)
+
+
 def floats(shapes: Shapes) -> Callable[[Mapping[str, int]], dict[str, Array]]:
     """Makes inputs of given sizes."""
 

@@ -10,7 +10,16 @@ import numpy as np
 import onnx
 import pytest
 from tests.frontends.onnx.onnx_models import onnxruntime_of
-from tests.targets.free_sizes import EXAMPLES, convolutions, floats, node, saved, scores, tokens
+from tests.targets.free_sizes import (
+    EXAMPLES,
+    convolutions,
+    flattened,
+    floats,
+    node,
+    saved,
+    scores,
+    tokens,
+)
 
 import tilewright
 from tilewright import frontends
@@ -40,6 +49,12 @@ MODELS: dict[str, tuple[Callable[[Path], Path], Inputs, dict[str, str], list[tup
         ROWS,
         {"rows": "1..12", "keys": "1..20"},
         [(1, 1), (2, 3), (12, 1), (7, 20), (12, 20)],
+    ),
+    "rows of all": (
+        flattened,
+        floats({"x": ["batch", "length", 16]}),
+        {"batch": "1..3", "length": "1..12"},
+        [(1, 1), (2, 7), (1, 5), (3, 12)],
     ),
 }
 
@@ -97,7 +112,9 @@ def test_nothing_after_the_end_is_read(name: str, tmp_path: Path) -> None:
         there = tuple(n - (place == number) for place, n in enumerate(most))
         other = imported(there)
         pairs = {*zip(most, there, strict=True)}
-        differing[size] = same_but_for(seen, (network_of(other.module), other.weights), pairs)
+        differing[size] = same_but_for(
+            seen, (network_of(other.module), other.weights), pairs, joined=True
+        )
         axes[size] = {
             tensor: tuple(differing[size].axes.get(value, ())) for tensor, value in network.inputs
         }

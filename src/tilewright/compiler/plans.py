@@ -231,7 +231,8 @@ class _Graphs:
         stages.pop(longest, None)
         for plan, stage in sorted(stages.items()):
             whole, one = self._at(longest, stage), self._at(plan, stage)
-            same_but_for(whole, one, {*zip(longest, plan, strict=True)})
+            joined = until == "import"
+            same_but_for(whole, one, {*zip(longest, plan, strict=True)}, joined=joined)
 
     def smaller(self, seen: Seen, plan: tuple[int, ...], number: int, until: str) -> Differing:
         """The axes in which a graph at sizes differs from one whose size of one dim is the next."""
@@ -239,7 +240,9 @@ class _Graphs:
         # A network of size 1 is often another.
         other = size - 1 if size > 2 else size + 1
         sizes = (*plan[:number], other, *plan[number + 1 :])
-        return same_but_for(seen, self._at(sizes, until), {*zip(plan, sizes, strict=True)})
+        joined = until == "import"
+        pairs = {*zip(plan, sizes, strict=True)}
+        return same_but_for(seen, self._at(sizes, until), pairs, joined=joined)
 
     def constants(self, plan: tuple[int, ...], number: int) -> dict[str, tuple[int, ...]]:
         """The axes of constants that are as long as the size of one dim, by symbol; refuses

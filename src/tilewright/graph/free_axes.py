@@ -269,13 +269,18 @@ def same_but_for(
     one: tuple[NetworkOp, WeightStore],
     other: tuple[NetworkOp, WeightStore],
     sizes: Collection[Pair],
+    *,
+    joined: bool = False,
 ) -> Differing:
     """The axes in which a network differs from another. Refuses (``length-structure``) two that
     differ in more than some sizes.
 
     Operations are the same, one by one; where extents and attributes differ, they are a size of the
-    one here and the same size of the other there; the longer constants begin with the shorter ones.
+    one here and the same size of the other there, or, with ``joined``, multiples of products of
+    sizes; the longer constants begin with the shorter ones.
     """
+    exact = _Allowed(sizes)
+    joining = _Allowed(sizes, _products(sizes)) if joined else exact
     axes: dict[SSAValue, Axes] = {}
     changed: list[Operation] = []
     numbers: dict[SSAValue, int] = {}
@@ -292,22 +297,47 @@ def same_but_for(
             raise _differs(op, sizes, "has other operands")
         for place, (a, b) in enumerate(zip(op.results, counterpart.results, strict=True)):
             numbers[a] = others[b] = number * 16 + place
-            if ends := _compare_extents(op, shape_of(a), shape_of(b), sizes):
+            allowed = exact if isinstance(op, WeightOp) else joining
+            if ends := _compare_extents(op, shape_of(a), shape_of(b), allowed):
                 axes[a] = ends
         for a, b in zip(op.regions, counterpart.regions, strict=True):
             for first, second in zip(a.blocks, b.blocks, strict=True):
                 for place, (x, y) in enumerate(zip(first.args, second.args, strict=True)):
                     numbers[x] = others[y] = -(number * 64 + place + 1)
-                    if ends := _compare_extents(op, shape_of(x), shape_of(y), sizes):
+                    if ends := _compare_extents(op, shape_of(x), shape_of(y), joining):
                         axes[x] = ends
         if isinstance(op, WeightOp) and isinstance(counterpart, WeightOp):
             a, b = one[1].get(op.symbol.data), other[1].get(counterpart.symbol.data)
             begin = tuple(map(slice, map(min, a.shape, b.shape)))
             if not np.array_equal(a[begin], b[begin], equal_nan=a.dtype.kind == "f"):
                 raise _differs(op, sizes, "is a constant of other numbers")
-        elif not isinstance(op, NetworkOp) and _compare_attributes(op, counterpart, sizes):
-            changed.append(op)
+        elif not isinstance(op, NetworkOp):
+            allowed = joining if isinstance(op, ReshapeOp) else exact
+            if _compare_attributes(op, counterpart, allowed):
+                changed.append(op)
     return Differing(axes, changed)
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """The numbers in which two networks may differ."""
+
+    pairs: Collection[Pair]
+    factors: Collection[Pair] = ()
+    """Pairs of numbers of which there may be equal multiples."""
+
+    def __call__(self, a: int, b: int) -> bool:
+        return (a, b) in self.pairs or any(
+            a % x == b % y == 0 and a // x == b // y for x, y in self.factors
+        )
+
+
+def _products(sizes: Collection[Pair]) -> list[Pair]:
+    """The products of some of the sizes that differ."""
+    products: list[Pair] = [(1, 1)]
+    for x, y in sorted(sizes):
+        products += [(a * x, b * y) for a, b in products if x != y]
+    return [(a, b) for a, b in products if a != b]
 
 
 def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightError:
@@ -322,30 +352,33 @@ def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightE
 
 
 def _compare_extents(
-    op: Operation, left: tuple[int, ...], right: tuple[int, ...], sizes: Collection[Pair]
+    op: Operation, left: tuple[int, ...], right: tuple[int, ...], allowed: _Allowed
 ) -> Axes:
     """The axes of other extents; refuses those that are not sizes."""
     if len(left) != len(right) or any(
-        a != b and (a, b) not in sizes for a, b in zip(left, right, strict=True)
+        a != b and not allowed(a, b) for a, b in zip(left, right, strict=True)
     ):
-        raise _differs(op, sizes, f"has shape {list(left)} for one and {list(right)} for the other")
+        raise _differs(
+            op, allowed.pairs, f"has shape {list(left)} for one and {list(right)} for the other"
+        )
     return frozenset(axis for axis, (a, b) in enumerate(zip(left, right, strict=True)) if a != b)
 
 
-def _compare_attributes(op: Operation, counterpart: Operation, sizes: Collection[Pair]) -> bool:
+def _compare_attributes(op: Operation, counterpart: Operation, allowed: _Allowed) -> bool:
     """Return True if some differ; refuses those that differ in more than sizes."""
     found = False
     left, right = (each.properties | each.attributes for each in (op, counterpart))
-    texts_of_sizes = {(str(a), str(b)) for a, b in sizes}
     for name in {*left, *right}:
         texts = [str(part.get(name)) for part in (left, right)]
         if texts[0] == texts[1]:
             continue
         words = [_WORDS.findall(text) for text in texts]
         if len(words[0]) != len(words[1]) or any(
-            a != b and (a, b) not in texts_of_sizes for a, b in zip(*words, strict=True)
+            a != b and not (a.isdigit() and b.isdigit() and allowed(int(a), int(b)))
+            for a, b in zip(*words, strict=True)
         ):
-            raise _differs(op, sizes, f"has {name} {texts[0]} for one and {texts[1]} for the other")
+            reason = f"has {name} {texts[0]} for one and {texts[1]} for the other"
+            raise _differs(op, allowed.pairs, reason)
         found = True
     return found
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
-from tilewright.graph.free_axes import Differing, reshaped_axes, sliced_axes
+from tilewright.graph.free_axes import Differing, sliced_axes
+from tilewright.graph.joined_axes import Ending, Ends, reshaped_ends, sizes_in
 from tilewright.graph.names import value_hint
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.graph.operations.views import ReshapeOp, SliceOp
@@ -25,9 +26,6 @@ from tilewright.graph.weights import Weights
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, dtype_of, element_of, shape_of, tensor
-
-Ends = dict[int, str]
-"""The axes of a value that end early, each with the name of its size."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +130,17 @@ class _Following:
         self.before, self.node = op, str(op.get_attr_or_prop("node") or op.name).strip('"')
         source = self.ends.get(op.operands[0], {})
         match op:
-            case ReshapeOp() | SliceOp():
+            case ReshapeOp():
+                before, after = shape_of(op.operands[0]), shape_of(op.results[0])
+                ends = reshaped_ends(before, after, source)
+                if ends is None:
+                    reason = f"{list(before)} as {list(after)} splits an axis"
+                    raise self.refusal(f"{reason} whose size a run decides")
+                return ends
+            case SliceOp():
                 found: Ends = {}
-                for axis, name in source.items():
-                    lone = frozenset((axis,))
-                    moved = isinstance(op, ReshapeOp)
-                    axes = reshaped_axes(op, lone) if moved else sliced_axes(op, lone)
-                    found.update(dict.fromkeys(axes, name))
+                for axis, ending in source.items():
+                    found.update(dict.fromkeys(sliced_axes(op, frozenset((axis,))), ending))
                 return found
             case Operation():
                 return self._computed(op)
@@ -157,17 +159,17 @@ class _Following:
         stage = op.stage(names, "result")
         if stage is None:
             raise self.refusal(f"{op.operation} takes no values whose size a run decides")
-        dims: dict[str, str] = {}
+        dims: dict[str, Ending] = {}
         for operand, value in zip(stage.inputs, op.inputs, strict=True):
-            for axis, name in self.ends.get(value, {}).items():
+            for axis, ending in self.ends.get(value, {}).items():
                 dim = operand.access[axis].lone
                 if dim is None:
                     raise self.refusal(
                         f"{op.operation} reads [{operand.access[axis]}] of an axis whose size a "
                         "run decides"
                     )
-                if dims.setdefault(dim, name) != name:
-                    reason = f"{op.operation} joins the sizes {dims[dim]!r} and {name!r}"
+                if dims.setdefault(dim, ending) != ending:
+                    reason = f"{op.operation} joins the sizes {dims[dim]!r} and {ending!r}"
                     raise self.refusal(f"{reason}, which a run may make different")
         for operand, value in zip(stage.inputs, op.inputs, strict=True):
             for axis, access in enumerate(operand.access):
@@ -182,9 +184,10 @@ class _Following:
                 [n for n, access in enumerate(operand.access) if access.lone == dim]
                 for operand in stage.inputs
             ]
-            if mask is None:
+            size = dims[dim]
+            if mask is None or not isinstance(size, str):
                 raise self.refusal(f"{op.operation} takes no axis whose size a run decides")
-            mask(self, op, axes, dims[dim])
+            mask(self, op, axes, size)
         found: Ends = {}
         for axis, access in enumerate(stage.output.access):
             if access.lone in dims:
@@ -197,7 +200,7 @@ class _Following:
         """Refuse a result whose axes are not those that differ where a size has another room."""
         value = op.results[0]
         for name, differing in self.differing.items():
-            have = {axis for axis, size in self.ends[value].items() if size == name}
+            have = {axis for axis, end in self.ends[value].items() if name in sizes_in(end)}
             if have != {*differing.axes.get(value, ())}:
                 self.node = str(op.get_attr_or_prop("node") or op.name).strip('"')
                 reason = f"its size follows from {name!r} by arithmetic that is not followed"
@@ -211,6 +214,8 @@ class _Following:
         found: list[OutputEnd] = []
         for name, value in network.outputs:
             for axis, size in sorted(self.ends.get(value, {}).items()):
+                if not isinstance(size, str):
+                    raise self.refusal(f"output {name!r} joins axes whose sizes a run decides")
                 if size not in places:
                     places[size] = _fresh(f"{size}_size", names)
                     names.append(places[size])
@@ -320,10 +325,11 @@ def _mean(at: _Following, op: Operation, axes: list[list[int]], size: str) -> No
     folded = [axis % len(shape) for axis in op.integers("axes")]
     others = np.prod([shape[axis] for axis in folded if axis not in ends], dtype=np.int64)
     count = at.weight(np.array(others), f"{at.node}.count")
-    for axis in folded:
-        if axis in ends:
-            at.masked(op, 0, axis, ends[axis], 0)
-            count = at.emit("mul", count, at.size(ends[axis], 0))
+    for axis in set(folded) & {*ends}:
+        if not isinstance(end := ends[axis], str):
+            raise at.refusal("a mean along an axis that joins others whose sizes a run decides")
+        at.masked(op, 0, axis, end, 0)
+        count = at.emit("mul", count, at.size(end, 0))
     total = at.emit("reduce_sum", op.inputs[0], **op.values)
     whole = at.emit("cast", count, to=dtype_of(total).name)
     mean = at.computed(at.node, "div", (total, whole), {})
