@@ -60,6 +60,65 @@ def test_other_shapes_and_strides() -> None:
     assert sum(compiled_graphs()) <= 5
 
 
+class Texts(nn.Module):
+    """Attention over texts: results of several strides, and a size among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.heads = nn.Linear(6, 16), nn.Linear(16, 16)
+        self.norm = nn.LayerNorm(16)
+
+    def forward(self, x: Any) -> Any:
+        hidden = self.norm(torch.relu(self.first(x)))
+        batch, length, _ = hidden.shape
+        q = self.heads(hidden).view(batch, length, 2, 8).transpose(1, 2)
+        mixed = torch.softmax(q @ q.transpose(-1, -2), -1) @ q
+        return mixed.transpose(1, 2).reshape(batch, length, 16), length * 2, hidden.transpose(0, 1)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sunway"])
+def test_free_sizes_are_compiled_once(target: str) -> None:
+    """And again for twice as many, where a size is larger than those that there was room for."""
+    module = Texts().eval()
+    compiled = torch.compile(module, backend="tilewright", dynamic=True, options={"target": target})
+    counts: list[int] = []
+    with torch.inference_mode():
+        for batch, length in ((2, 5), (3, 7), (8, 20), (2, 2), (9, 3), (4, 32)):
+            x = torch.randn(batch, length, 6)
+            found, wanted = compiled(x), module(x)
+            assert found[1] == wanted[1]
+            for one, other in zip(found[::2], wanted[::2], strict=True):
+                assert_close(one, other)
+                assert one.stride() == other.stride()
+            counts.append(max(compiled_graphs()))
+    assert counts == [1, 1, 1, 1, 2, 2]
+
+
+def test_bounds_of_a_free_size_are_kept() -> None:
+    """Those that the user states are planned for at once."""
+    module = nn.Sequential(nn.Linear(6, 4), nn.Softmax(0)).eval()
+    compiled = torch.compile(module, backend="tilewright")
+    with torch.inference_mode():
+        for rows in (3, 2, 40):
+            x = torch.randn(rows, 6)
+            torch._dynamo.mark_dynamic(x, 0, min=2, max=40)
+            assert_same(compiled, module, x)
+    assert compiled_graphs() == [1]
+
+
+def test_sizes_that_change_what_is_computed_are_compiled_each() -> None:
+    """Rows are reversed, which no plan for several sizes does."""
+
+    class Rows(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.cat([x, x], 0).flip(0)
+
+    compiled = torch.compile(Rows().eval(), backend="tilewright", dynamic=True)
+    with torch.inference_mode():
+        for rows in (3, 5, 3):
+            assert_same(compiled, Rows(), torch.randn(rows, 6))
+
+
 def test_outputs_in_trees_with_numbers_views_and_strides() -> None:
     class Several(nn.Module):
         def forward(self, x: Any, y: Any) -> Any:

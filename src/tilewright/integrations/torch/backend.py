@@ -20,6 +20,7 @@ from tilewright.frontends.torch.library import check_exporter, torch_library
 from tilewright.frontends.torch.reasons import reason_of
 from tilewright.integrations.torch.records import GraphRecord, record
 from tilewright.integrations.torch.specialised import Specialised
+from tilewright.integrations.torch.symbols import free_sizes
 
 KEPT = 8
 """Packages that a graph keeps, for different shapes; those used longest ago are dropped."""
@@ -71,7 +72,8 @@ def _boxed(compiled: Compiled) -> Any:
 
 
 class Compiled:
-    """A graph and its packages, one for each set of shapes."""
+    """A graph and its packages: one for each set of shapes, or for all sizes up to some where
+    PyTorch leaves sizes free."""
 
     def __init__(self, graph: Any, kept: GraphRecord, options: Options) -> None:
         self.graph = graph
@@ -80,6 +82,7 @@ class Compiled:
         self._packages: OrderedDict[tuple[Any, ...], Specialised] = OrderedDict()
         self._changes = 0
         self._guard = RLock()
+        self._sizes = free_sizes(graph)
 
     def run(self, inputs: list[Any]) -> Any:
         """The graph's outputs: from a package, or from PyTorch."""
@@ -98,32 +101,49 @@ class Compiled:
     def _package(self, inputs: Sequence[Any]) -> Specialised:
         """The package for these inputs, compiled now if there is none that fits."""
         torch = torch_library()
-        constant = [n for n, value in enumerate(inputs) if _is_parameter(value)]
-        key = tuple(
-            (value.shape, value.stride(), value.dtype) if isinstance(value, torch.Tensor) else value
-            for value in inputs
-        )
         with self._guard:
+            sizes = self._sizes.of(inputs) if self._sizes else {}
+            last = self._packages.get(())
+            room = self._sizes.room(sizes, last.room if last else {}) if self._sizes else None
+            # Where sizes are free, one package serves them all, and gives way to a larger one.
+            key = () if room else tuple(
+                (value.shape, value.stride(), value.dtype)
+                if isinstance(value, torch.Tensor)
+                else value
+                for value in inputs
+            )  # fmt: skip
             package = self._packages.get(key)
             if package is not None and not package.fits(inputs):
                 self._changed()
                 package = None
+            if package is not None and room and not package.holds(sizes):
+                package = None
             if package is None:
-                with ThreadPoolExecutor(1) as fresh:  # AOTAutograd runs us in a state of torch's
-                    package = fresh.submit(  # own for this thread, in which nothing is exported.
-                        Specialised,
-                        self.graph,
-                        inputs,
-                        constant,
-                        self.options.compile,
-                        self.options.by_values,
-                    ).result()
+                try:
+                    package = self._made(inputs, room)
+                except TilewrightError:
+                    if room is None:
+                        raise
+                    self._sizes = None  # Each set of shapes is compiled for itself.
+                    return self._package(inputs)
                 self.record.compiled += 1
                 self._packages[key] = package
             self._packages.move_to_end(key)
             while len(self._packages) > KEPT:
                 self._packages.popitem(last=False)
             return package
+
+    def _made(
+        self, inputs: Sequence[Any], room: Mapping[str, tuple[int, int]] | None
+    ) -> Specialised:
+        """A package for these inputs, or for sizes within ``room``."""
+        constant = [n for n, value in enumerate(inputs) if _is_parameter(value)]
+        options = self.options
+        with ThreadPoolExecutor(1) as fresh:  # AOTAutograd runs us in a state of torch's own for
+            return fresh.submit(  # this thread, in which nothing is exported.
+                Specialised, self.graph, inputs, constant, options.compile, options.by_values,
+                self._sizes if room else None, room,
+            ).result()  # fmt: skip
 
     def _changed(self) -> None:
         """Drop what was compiled with other parameters; raises TilewrightError at last."""

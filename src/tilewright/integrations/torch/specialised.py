@@ -1,4 +1,5 @@
-"""A captured graph compiled for the inputs at hand: shapes, numbers and parameters fixed."""
+"""A captured graph compiled for the inputs at hand: numbers and parameters fixed, and shapes too,
+or all sizes up to some that PyTorch leaves free."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from tilewright.frontends.torch import OpenedTorch
 from tilewright.frontends.torch.library import torch_library
 from tilewright.frontends.torch.reasons import told
 from tilewright.frontends.torch.tensors import array_of, tensor_of
-from tilewright.graph.dialect import network_of
+from tilewright.integrations.torch.symbols import FreeSizes, number_of, symbols_of
 
 
 class Specialised:
-    """An executable of a graph for one set of shapes; raises TilewrightError where there can be
-    none."""
+    """An executable of a graph for one set of shapes, or for sizes within ``room``; raises
+    TilewrightError where there can be none."""
 
     def __init__(
         self,
@@ -25,9 +26,12 @@ class Specialised:
         constant: Sequence[int],
         options: Mapping[str, Any],
         by_values: bool,
+        free: FreeSizes | None = None,
+        room: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         torch = torch_library()
         self._constant = constant
+        self.room = room or {}
         tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
         fixed = {number: inputs[number] for number in constant}
         self._free = [
@@ -38,26 +42,40 @@ class Specialised:
         for number, value in enumerate(inputs):
             if not isinstance(value, torch.Tensor):
                 fixed[number] = value
+        sizes: dict[int, tuple[int, int]] = {}
+        shapes = None
+        if free is not None and room is not None:
+            places = {name: (self._free.index(n), axis) for name, (n, axis) in free.places.items()}
+            sizes = {number: places[name] for number, name in free.integers.items()}
+            shapes = (tuple(free.dims(self._free, room)),)
         samples = [inputs[number] for number in self._free]
         arrays = [array_of(sample, "input") for sample in samples]
         _ = [array_of(tensor, "parameter") for tensor in tensors]
         results: list[Any] = []
-        module = _bound(graph, fixed, self._free, len(inputs), results)
+        module = _bound(graph, fixed, self._free, sizes, len(inputs), results)
         with torch.inference_mode(False), torch.no_grad():
             program = told(
                 "torch-export", "graph", "torch.export cannot capture it",
-                lambda: torch.export.export(module, tuple(map(_plain, samples)), strict=False),
+                lambda: torch.export.export(
+                    module, tuple(map(_plain, samples)), dynamic_shapes=shapes, strict=False
+                ),
             )  # fmt: skip
-            imported = OpenedTorch(program).load()
+            opened = OpenedTorch(program)
         self._watched = Watched([inputs[number] for number in constant], by_values)
         tensor = torch.Tensor
         self._others = {n: v for n, v in enumerate(results) if not isinstance(v, tensor)}
         self._count = len(results)
-        self._strides = _output_strides(program)
-        self._names = [name for name, _ in network_of(imported.module).inputs]
+        self._strides, self._symbols = _output_strides(program), symbols_of(program)
+        self._names = [tensor.name for tensor in opened.signature.inputs]
         sample = dict(zip(self._names, arrays, strict=True))
-        self._executable = compiling.compile(imported, calibration=[sample], **options)
+        self._executable = compiling.compile(
+            opened if room else opened.load(), calibration=[sample], **options
+        )
         self._executable.model = None  # Nothing here is checked, and the import would stay.
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Return True if it was made for sizes as large as these."""
+        return all(size <= self.room[name][1] for name, size in sizes.items())
 
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Return True if the parameters are those that it was compiled with."""
@@ -67,21 +85,28 @@ class Specialised:
         """Compute the graph's outputs from its inputs."""
         arrays = [array_of(inputs[number], "input") for number in self._free]
         outputs = self._executable.run(dict(zip(self._names, arrays, strict=True)))
+        sizes = {name: arrays[n].shape[axis] for name, (n, axis) in self._symbols.items()}
         tensors = [
-            _with_strides(tensor_of(array), strides)
+            _with_strides(tensor_of(array), tuple(number_of(stride, sizes) for stride in strides))
             for array, strides in zip(outputs.values(), self._strides, strict=True)
         ]
         ordered = iter(tensors)
         return [
-            self._others[number] if number in self._others else next(ordered)
+            number_of(self._others[number], sizes) if number in self._others else next(ordered)
             for number in range(self._count)
         ]
 
 
 def _bound(
-    graph: Any, fixed: Mapping[int, Any], free: Sequence[int], count: int, results: list[Any]
+    graph: Any,
+    fixed: Mapping[int, Any],
+    free: Sequence[int],
+    sizes: Mapping[int, tuple[int, int]],
+    count: int,
+    results: list[Any],
 ) -> Any:
-    """The graph as a module of its free inputs that returns its tensors alone.
+    """The graph as a module of its free inputs that returns its tensors alone. ``sizes`` are the
+    inputs that a free one has as the size of an axis.
 
     What the graph itself returned is left in ``results``: torch.export takes back what a module
     keeps of a run.
@@ -105,6 +130,8 @@ def _bound(
                 values[number] = getattr(self, f"fixed_{number}") if stored else value
             for number, tensor in zip(free, tensors, strict=True):
                 values[number] = tensor
+            for number, (place, axis) in sizes.items():
+                values[number] = tensors[place].shape[axis]
             results[:] = self.graph(*values)
             return tuple(value for value in results if isinstance(value, torch.Tensor))
 
@@ -116,7 +143,7 @@ def _plain(tensor: Any) -> Any:
     return tensor.clone() if tensor.is_inference() else tensor.detach()
 
 
-def _output_strides(program: Any) -> list[tuple[int, ...]]:
+def _output_strides(program: Any) -> list[tuple[Any, ...]]:
     """Strides that the graph's outputs have in PyTorch, which the code after it may count on."""
     (output,) = program.graph.find_nodes(op="output")
     return [tuple(node.meta["val"].stride()) for node in output.args[0]]
