@@ -14,8 +14,8 @@ from tilewright.compiler.plans import LONGEST
 from tilewright.frontends.torch.library import torch_library
 
 ROOM = 4
-"""The times that the size at hand goes into the largest of a package, which is rounded up to a power
-of 2, where PyTorch knows no bound."""
+"""The times that the size at hand goes into the largest of a package, which is rounded up to a
+power of 2, where PyTorch knows no bound."""
 
 
 @dataclass(frozen=True)
