@@ -26,7 +26,7 @@ from tilewright.ir.types import (
 )
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Around, Instance, Step
-from tilewright.targets.cpu.primitives import EMITTERS
+from tilewright.targets.cpu.primitives import EMITTERS, attention, product
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.tile.dialect import (
     ComputeOp,
@@ -77,6 +77,16 @@ def call_of(
     }
     scratch = {name: _bytes(op) for name, op in tensors.items() if op.role.data == "scratch"}
     return KernelCall(kernel, source, places, scratch)
+
+
+def _smaller(size: int, unit: int) -> list[int]:
+    """A size and smaller ones, multiples of ``unit``: up to 8 of them all, above that each two
+    thirds of the one before."""
+    sizes = [size]
+    while sizes[-1] > unit:
+        count = -(-sizes[-1] // unit)
+        sizes.append((count - 1 if count <= 8 else -(-2 * count // 3)) * unit)
+    return sizes
 
 
 def _bytes(op: TensorOp) -> int:
@@ -158,18 +168,37 @@ class _Walk:
             case ComputeOp():
                 instance = self.instance(op, dims)
                 self.operation = self.operation or instance.anchor.operation
-                emit = EMITTERS[instance.primitive]
                 if self.shared is None or self.divided:
-                    emit(instance, self.code, self.writer)
+                    self.compute(instance)
                     return
                 with self.writer.block("if (part == 0)"):
-                    emit(instance, self.code, self.writer)
+                    self.compute(instance)
             case _:
                 raise refuse(
                     "cpu-program",
                     f"{op.name}: every operand of the cpu target stays in main memory",
                     self.program.symbol.data,
                 )
+
+    def compute(self, instance: Instance) -> None:
+        """Call a primitive; where a tile may end early in a run, one for as many indices as are
+        left of it, or a few more."""
+        emit = EMITTERS[instance.primitive]
+        ended = [dim for dim in instance.dims if dim in self.ends and instance.size(dim) > 1]
+        dim = next((dim for dim in ended if dim not in instance.reduction), "")
+        # Queries of attention lie in the lanes of vectors.
+        unit = 1 if emit is product.emit else self.lanes if emit is attention.emit else 0
+        if not unit or instance.size(dim) <= unit:
+            emit(instance, self.code, self.writer)
+            return
+        extent = instance.dims[dim]
+        sizes = _smaller(extent.size, unit)
+        for size, next_one in zip(sizes, [*sizes[1:], 0], strict=True):
+            left = f"{variable(self.ends[dim]) - extent.start} > {next_one}"
+            head = f"{'' if size == sizes[0] else 'else '}if ({left})" if next_one else "else"
+            dims = {**instance.dims, dim: replace(extent, size=size)}
+            with self.writer.block(head):
+                emit(replace(instance, dims=dims), self.code, self.writer)
 
     def loop(self, op: LoopOp, dims: Mapping[str, Extent]) -> None:
         name, outer = op.dim.data, dims[op.dim.data]
