@@ -278,3 +278,94 @@ def gpt2_step(past: int = 127, layers: int = LAYERS) -> ModelProto:
     logits = build.node("MatMul", [x, build.weight("head.weight", WIDTH, 50257)], "head")
     outputs.append(_value(logits, TensorProto.FLOAT, [1, 1, 50257]))
     return _close(build, inputs, outputs)
+
+
+@dataclass(frozen=True)
+class Llama:
+    """The sizes of a decoder with shared keys and values, as Llama has them."""
+
+    layers: int = 30
+    width: int = 576
+    heads: int = 9
+    groups: int = 3
+    inner: int = 1536
+    vocabulary: int = 49152
+    """By default those of SmolLM2-135M (its published configuration)."""
+
+    @property
+    def each(self) -> int:
+        """Numbers of a head."""
+        return self.width // self.heads
+
+
+def llama_step(past: int = 255, sizes: Llama | None = None) -> ModelProto:
+    """A decoder on the token after ``past`` others, whose keys and values are inputs; the token's
+    own are outputs, beside the logits. Positions are constants: angles of ``past``."""
+    of = sizes or Llama()
+    build = Builder("llama_step")
+    at = Encoder(build, 1, of.width)
+    angles = past / 1e4 ** (np.arange(0, of.each, 2) / of.each)
+    turns = [np.concatenate([turn(angles)] * 2) for turn in (np.cos, np.sin)]
+    cosine, sine = (
+        at.constant(name, turn.astype(np.float32))
+        for name, turn in zip(("cosine", "sine"), turns, strict=True)
+    )
+
+    def normalise(x: str, name: str) -> str:
+        squares = build.node("Mul", [x, x], f"{name}.squares")
+        mean = build.node("ReduceMean", [squares], f"{name}.mean", axes=[-1], keepdims=1)
+        mean = build.node("Add", [mean, at.number(f"{name}.epsilon", 1e-5)], f"{name}.more")
+        root = build.node("Sqrt", [mean], f"{name}.root")
+        x = build.node("Div", [x, root], f"{name}.divided")
+        return build.node("Mul", [x, build.weight(f"{name}.scale", of.width)], name)
+
+    def product(x: str, name: str, inputs: int, outputs: int) -> str:
+        return build.node("MatMul", [x, build.weight(f"{name}.weight", inputs, outputs)], name)
+
+    def rotated(x: str, name: str) -> str:
+        halves = [f"{name}.low", f"{name}.high"]
+        build.nodes.append(helper.make_node("Split", [x], halves, f"{name}.split", axis=-1))
+        turned = build.node("Neg", [halves[1]], f"{name}.neg")
+        turned = build.node("Concat", [turned, halves[0]], f"{name}.turned", axis=-1)
+        straight = build.node("Mul", [x, cosine], f"{name}.cosine")
+        across = build.node("Mul", [turned, sine], f"{name}.sine")
+        return build.node("Add", [straight, across], f"{name}.rotated")
+
+    x = build.node("Gather", [build.weight("words", of.vocabulary, of.width), "token"], "gather")
+    inputs = [_value("token", TensorProto.INT64, [1])]
+    outputs: list[object] = []
+    rows = of.groups * of.each
+    for number in range(of.layers):
+        name = f"layer{number}"
+        keys, values = (f"past{number}.{part}" for part in ("key", "value"))
+        kept = [of.groups, past, of.each]
+        inputs += [_value(each, TensorProto.FLOAT, list(kept)) for each in (keys, values)]
+        y = normalise(x, f"{name}.norm1")
+        q = product(y, f"{name}.q", of.width, of.width)
+        new = [product(y, f"{name}.{part}", of.width, rows) for part in "kv"]
+        shape = at.shape(f"{name}.q.shape", of.groups, of.heads // of.groups, of.each)
+        q = rotated(build.node("Reshape", [q, shape], f"{name}.q.heads"), f"{name}.q")
+        shape = at.shape(f"{name}.new.shape", of.groups, 1, of.each)
+        k, v = (build.node("Reshape", [each, shape], f"{each}.heads") for each in new)
+        k = rotated(k, f"{name}.k")
+        outputs += [_value(each, TensorProto.FLOAT, [of.groups, 1, of.each]) for each in (k, v)]
+        k = build.node("Concat", [keys, k], f"{name}.keys", axis=1)
+        v = build.node("Concat", [values, v], f"{name}.values", axis=1)
+        k = build.node("Transpose", [k], f"{name}.keys.turned", perm=[0, 2, 1])
+        scores = build.node("MatMul", [q, k], f"{name}.scores")
+        root = at.number(f"{name}.root", math.sqrt(of.each))
+        scores = build.node("Div", [scores, root], f"{name}.scaled")
+        scores = build.node("Softmax", [scores], f"{name}.softmax", axis=-1)
+        y = build.node("MatMul", [scores, v], f"{name}.mixed")
+        y = build.node("Reshape", [y, at.shape(f"{name}.flat", 1, of.width)], f"{name}.row")
+        x = build.node("Add", [x, product(y, f"{name}.out", of.width, of.width)], f"{name}.sum1")
+        y = normalise(x, f"{name}.norm2")
+        gate, up = (product(y, f"{name}.{part}", of.width, of.inner) for part in ("gate", "up"))
+        sigmoid = build.node("Sigmoid", [gate], f"{name}.sigmoid")
+        y = build.node("Mul", [gate, sigmoid], f"{name}.silu")
+        y = build.node("Mul", [y, up], f"{name}.product")
+        y = product(y, f"{name}.down", of.inner, of.width)
+        x = build.node("Add", [x, y], f"{name}.sum2")
+    logits = product(normalise(x, "norm"), "head", of.width, of.vocabulary)
+    outputs.append(_value(logits, TensorProto.FLOAT, [1, of.vocabulary]))
+    return _close(build, inputs, outputs)

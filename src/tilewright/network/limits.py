@@ -67,8 +67,11 @@ def network_limits(
         for engine, cycles in loads.granule.items():
             work[engine] = work.get(engine, 0.0) + cycles / machine.cores
     moved = dict.fromkeys(machine.homes, 0)
-    for value in set(_moved(network, kernels)):
-        moved[machine.home(constant=isinstance(value.owner, WeightOp))] += bytes_of(value)
+    needed: dict[SSAValue, int] = {}
+    for value, size in _moved(network, kernels):
+        needed[value] = max(size, needed.get(value, 0))
+    for value, size in needed.items():
+        moved[machine.home(constant=isinstance(value.owner, WeightOp))] += size
     flows = {name: size / bandwidth_of(name, machine) for name, size in moved.items()}
     asked = {**flows, **work}
     resource = max(asked, key=lambda name: asked[name])
@@ -83,15 +86,28 @@ def _staying(item: CompiledKernel) -> set[str]:
     }
 
 
-def _moved(network: NetworkOp, kernels: Container[str]) -> Iterator[SSAValue]:
-    """Yield the tensors that pass main memory even if every intermediate stays on the chip."""
+def _moved(network: NetworkOp, kernels: Container[str]) -> Iterator[tuple[SSAValue, int]]:
+    """Yield the tensors that pass main memory even if every intermediate stays on the chip, and the
+    bytes of them that do."""
     made: set[SSAValue] = set()
     for op in network.block.ops:
         if isinstance(op, KernelOp) and op.symbol.data in kernels:
-            yield from (root for value in op.inputs for root in _roots(value) if root not in made)
+            for argument, value in op.outside.items():
+                for root in _roots(value):
+                    if root not in made:
+                        yield root, min(bytes_of(root), _read(argument))
             made.add(op.result)
         elif isinstance(op, KernelOp) or not isinstance(op, Operation):
-            yield from (root for value in op.operands for root in _roots(value) if root in made)
+            for value in op.operands:
+                yield from ((root, bytes_of(root)) for root in _roots(value) if root in made)
+
+
+def _read(argument: SSAValue) -> int:
+    """The bytes that a kernel reads of an argument: of a table, the rows that are looked up."""
+    uses = [(use.operation, use.index) for use in argument.uses]
+    if all(op.name == "graph.gather" and not index for op, index in uses):
+        return sum(bytes_of(op.results[0]) for op, _ in uses)
+    return bytes_of(argument)
 
 
 def _roots(value: SSAValue) -> Iterator[SSAValue]:
