@@ -9,6 +9,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tilewright import frontends
+from tilewright.graph.dialect import network_of
+from tilewright.graph.free_axes import Differing, same_but_for
+from tilewright.graph.run_sizes import OutputEnd, end_inputs
 from tilewright.ir.types import Array
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "dynamic"
@@ -134,3 +138,42 @@ def floats(shapes: Shapes) -> Callable[[Mapping[str, int]], dict[str, Array]]:
 def tokens(sizes: Mapping[str, int]) -> dict[str, Array]:
     generator = np.random.default_rng(sum(sizes.values()))
     return {"tokens": generator.integers(0, 50, (sizes["batch"], sizes["sequence"]))}
+
+
+def ended(
+    path: Path, largest: Mapping[str, int]
+) -> tuple[frontends.Imported, tuple[OutputEnd, ...]]:
+    """The network of a model at its largest sizes, of which a run gives its own as inputs."""
+    one = frontends.load(path, shapes=dict(largest))
+    network, axes = network_of(one.module), dict[str, dict[str, tuple[int, ...]]]()
+    seen, differing = (network, one.weights), dict[str, Differing]()
+    for name, size in largest.items():
+        sizes = {**largest, name: size - 1}
+        other = frontends.load(path, shapes=dict(sizes))
+        pairs = {(largest[each], sizes[each]) for each in largest}
+        there = network_of(other.module), other.weights
+        differing[name] = same_but_for(seen, there, pairs, joined=True)
+        axes[name] = {
+            tensor: tuple(differing[name].axes.get(value, ())) for tensor, value in network.inputs
+        }
+    return one, end_inputs(network, one.weights, largest, axes, differing)
+
+
+def filled(
+    run: Mapping[str, Array],
+    largest: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    noise: np.random.Generator | None,
+) -> dict[str, Array]:
+    """Inputs of a run in arrays as large as those of the largest one, and its sizes; after the ends
+    zeros, or numbers that would show."""
+    given = {f"size_{name}": np.array(number) for name, number in sizes.items()}
+    for name, array in run.items():
+        whole = np.zeros_like(largest[name])
+        if noise is not None:
+            whole = noise.integers(0, 40, whole.shape).astype(whole.dtype)
+            if whole.dtype.kind == "f":
+                whole[noise.random(whole.shape) < 0.2] = np.nan
+        whole[tuple(map(slice, array.shape))] = array
+        given[name] = whole
+    return given

@@ -3,7 +3,7 @@ of a plan, and what lies after a run's end is never read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ from tests.frontends.onnx.onnx_models import onnxruntime_of
 from tests.targets.free_sizes import (
     EXAMPLES,
     convolutions,
+    ended,
+    filled,
     flattened,
     floats,
     node,
@@ -22,12 +24,8 @@ from tests.targets.free_sizes import (
 )
 
 import tilewright
-from tilewright import frontends
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import network_of
-from tilewright.graph.free_axes import same_but_for
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.run_sizes import end_inputs
 from tilewright.ir.types import Array
 from tilewright.runtime.dynamic import DynamicExecutable
 from tilewright.runtime.planned import PlannedExecutable
@@ -102,37 +100,15 @@ def test_nothing_after_the_end_is_read(name: str, tmp_path: Path) -> None:
     make, inputs, bounds, sizes = MODELS[name]
     path, most = make(tmp_path / "net.onnx"), sizes[-1] if name != "texts" else (3, 16)
 
-    def imported(at: Sequence[int]) -> frontends.Imported:
-        return frontends.load(path, shapes=dict(zip(bounds, at, strict=True)))
-
-    one = imported(most)
-    network, axes = network_of(one.module), dict[str, dict[str, tuple[int, ...]]]()
-    seen, differing = (network, one.weights), {}
-    for number, size in enumerate(bounds):
-        there = tuple(n - (place == number) for place, n in enumerate(most))
-        other = imported(there)
-        pairs = {*zip(most, there, strict=True)}
-        differing[size] = same_but_for(
-            seen, (network_of(other.module), other.weights), pairs, joined=True
-        )
-        axes[size] = {
-            tensor: tuple(differing[size].axes.get(value, ())) for tensor, value in network.inputs
-        }
     largest = dict(zip(bounds, most, strict=True))
-    ends = end_inputs(network, one.weights, largest, axes, differing)
+    one, ends = ended(path, largest)
     generator = np.random.default_rng(0)
     for size in sizes:
         run = dict(zip(bounds, size, strict=True))
         results: list[dict[str, Array]] = []
         for filler in (0, 1):
-            given = {f"size_{name}": np.array(number) for name, number in run.items()}
-            for tensor, array in inputs(run).items():
-                shape = inputs(largest)[tensor].shape
-                whole = generator.integers(0, 40, shape).astype(array.dtype) * filler
-                if filler and array.dtype.kind == "f":
-                    whole[generator.random(shape) < 0.2] = np.nan
-                whole[tuple(map(slice, array.shape))] = array
-                given[tensor] = whole
+            noise = generator if filler else None
+            given = filled(inputs(run), inputs(largest), run, noise)
             with np.errstate(invalid="ignore"):
                 results.append(interpret(one.module, one.weights, given))
         for end in ends:
