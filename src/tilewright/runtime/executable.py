@@ -227,12 +227,13 @@ class Executable:
         return self._runner
 
     def named(self, inputs: Mapping[str, Array] | Any) -> Mapping[str, Array]:
-        """Arrays by input name; one array alone is that of the only input.
+        """Arrays by input name, lists as their elements; one array alone is that of the only input.
 
-        Refuses (``input-name``) one array where there are several inputs, or none.
+        Refuses (``input-name``) one array where there are several inputs, or none, and
+        (``input-list``) a list of another length, or what is no list.
         """
         if isinstance(inputs, Mapping):
-            return inputs
+            return self.manifest.lists.given(inputs)
         names = [tensor.name for tensor in self.manifest.inputs]
         if len(names) != 1:
             raise refuse(
@@ -254,7 +255,8 @@ class Executable:
     ) -> dict[str, Array]:
         """Run once on arrays by input name, or on the array of the only input.
 
-        Returns arrays by output name.
+        Returns arrays by output name. Sequences are lists of arrays, and optionals that hold
+        nothing None.
 
         Afterwards ``profile`` holds the run's measurements. ``trace`` writes a timeline for
         Perfetto. ``observe`` is shown the name and the logical array of every value between
@@ -266,7 +268,7 @@ class Executable:
         name, shape or dtype.
         """
         runner = self._runner or self.runner
-        if type(inputs) is not dict:
+        if type(inputs) is not dict or self.manifest.lists.inputs:
             inputs = self.named(inputs)
         watch = None
         if observe is not None:
@@ -290,10 +292,16 @@ class Executable:
 
             counted = profile or trace is not None
             refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
-        if not (self.manifest.empty_outputs or self.manifest.output_sizes):
-            return result.outputs
-        outputs = cut_to_sizes(self.manifest.output_sizes, result.outputs)
-        return {**outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
+        return self._returned(result.outputs)
+
+    def _returned(self, outputs: dict[str, Array]) -> dict[str, Any]:
+        """Outputs of the program as the caller sees them."""
+        manifest = self.manifest
+        if manifest.empty_outputs or manifest.output_sizes or manifest.lists.outputs:
+            outputs = cut_to_sizes(manifest.output_sizes, outputs)
+            outputs |= {tensor.name: tensor.empty() for tensor in manifest.empty_outputs}
+            return manifest.lists.returned(outputs)
+        return outputs
 
     @property
     def profile(self) -> Profile:
@@ -346,8 +354,7 @@ class Executable:
 
         inputs = self.named(inputs)
         module, weights = self._read_reference()
-        outputs = interpret(module, weights, dict(inputs), observe)
-        return cut_to_sizes(self.manifest.output_sizes, outputs)
+        return self._returned(interpret(module, weights, dict(inputs), observe))
 
     def check(self, inputs: Mapping[str, Array] | Any, outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter: exactly on integer machines.
@@ -361,18 +368,19 @@ class Executable:
         """
         import numpy as np
 
+        from tilewright.graph.interpreter import interpret
         from tilewright.graph.overflow import OverflowObserver
         from tilewright.runtime.check import compared
 
-        inputs = self.named(inputs)
+        inputs, outputs = self.named(inputs), self.manifest.lists.told(outputs)
         module, weights = self._read_reference()
         observer = OverflowObserver(module, weights)
         exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
         with np.errstate(all="ignore"):  # What overflows is told.
-            expected = self.reference(inputs, observer)
+            expected = interpret(module, weights, dict(inputs), observer)
         check = compared(
             module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
-            expected=expected,
+            expected=cut_to_sizes(self.manifest.output_sizes, expected),
         )  # fmt: skip
         losses = {"overflows": observer.overflows(), "underflows": observer.underflows()}
         beside = self.beside_model(inputs, outputs)
@@ -392,6 +400,7 @@ class Executable:
         inputs = self.named(inputs)
         module, weights = self._read_reference()
         empty = {tensor.name for tensor in self.manifest.empty_outputs}
+        outputs = self.manifest.lists.told(outputs)
         outputs = {name: array for name, array in outputs.items() if name not in empty}
         return beside_model(
             self.model, inputs, outputs, final=module, weights=weights,
