@@ -157,7 +157,7 @@ class Prepared(BackendRep):
         key = tuple(
             (name, type(value), *(
                 (str(each.dtype), each.shape, each.tobytes() if name in self._fixed else b"")
-                for each in _parts(value)
+                for each in parts(value)
             ))
             for name, value in arrays.items()
         )  # fmt: skip
@@ -180,7 +180,7 @@ def _array(value: Any) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
-def _parts(value: Given) -> list[Array]:
+def parts(value: Given) -> list[Array]:
     """The arrays of an input of a run."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
