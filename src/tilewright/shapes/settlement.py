@@ -290,6 +290,8 @@ def _lengths(
             wishes = ()
         length = wishes[0].size if len(wishes) == 1 else None
         if length is None or not known <= length <= MOST_ELEMENTS:
+            for name in [name for name in asked if item.length([name])]:
+                del asked[name]  # One refusal is enough.
             problems.append(
                 Problem(
                     "shape-open",

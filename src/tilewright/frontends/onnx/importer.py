@@ -232,8 +232,16 @@ class _Importer:
     def _results(self) -> dict[str, Item | Unknown]:
         """What the outputs stand for by name, each element of a sequence for itself."""
         results: dict[str, Item | Unknown] = {}
+        kinds = {value.name: value.type for value in self.graph.output}
         for name in self.outputs:
-            item = self.body.value(name, self.scope)
+            item, kind = self.body.value(name, self.scope), kinds[name]
+            other = isinstance(item, ValueList) != held(kind)[1]
+            if isinstance(item, Absent):
+                other = not kind.HasField("optional_type")
+            if other and kind.WhichOneof("value") and not isinstance(item, Unknown):
+                reason = "a sequence, an optional or a tensor is declared, and another computed"
+                self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))
+                continue
             parts = {name: item}
             if isinstance(item, ValueList):
                 parts = {f"{name}.{n}": element for n, element in enumerate(item.items)}
