@@ -27,7 +27,7 @@ from tilewright.runtime.manifest import (
     read_manifest,
     read_own,
 )
-from tilewright.runtime.output_sizes import cut_to_sizes
+from tilewright.runtime.output_sizes import cut_to_sizes, returned
 from tilewright.runtime.ports import refuse_other_ports
 from tilewright.system.temporary import make_folder, remove_folder
 
@@ -292,16 +292,7 @@ class Executable:
 
             counted = profile or trace is not None
             refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
-        return self._returned(result.outputs)
-
-    def _returned(self, outputs: dict[str, Array]) -> dict[str, Any]:
-        """Outputs of the program as the caller sees them."""
-        manifest = self.manifest
-        if manifest.empty_outputs or manifest.output_sizes or manifest.lists.outputs:
-            outputs = cut_to_sizes(manifest.output_sizes, outputs)
-            outputs |= {tensor.name: tensor.empty() for tensor in manifest.empty_outputs}
-            return manifest.lists.returned(outputs)
-        return outputs
+        return returned(self.manifest, result.outputs)
 
     @property
     def profile(self) -> Profile:
@@ -354,7 +345,7 @@ class Executable:
 
         inputs = self.named(inputs)
         module, weights = self._read_reference()
-        outputs = self._returned(interpret(module, weights, dict(inputs), observe))
+        outputs = returned(self.manifest, interpret(module, weights, dict(inputs), observe))
         empty = {tensor.name for tensor in self.manifest.empty_outputs}
         return {name: value for name, value in outputs.items() if name not in empty}
 

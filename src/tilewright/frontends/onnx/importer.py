@@ -21,9 +21,9 @@ from tilewright.frontends.onnx.decided import Decided
 from tilewright.frontends.onnx.interface import (
     Constants,
     given_arrays,
-    held,
     inputs_of,
     outputs_of,
+    tensor_type_of,
 )
 from tilewright.frontends.onnx.lowering import dtype_of
 from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
@@ -235,7 +235,7 @@ class _Importer:
         kinds = {value.name: value.type for value in self.graph.output}
         for name in self.outputs:
             item, kind = self.body.value(name, self.scope), kinds[name]
-            other = isinstance(item, ValueList) != held(kind)[1]
+            other = isinstance(item, ValueList) != tensor_type_of(kind)[1]
             if isinstance(item, Absent):
                 other = not kind.HasField("optional_type")
             if other and kind.WhichOneof("value") and not isinstance(item, Unknown):
@@ -283,7 +283,7 @@ class _Importer:
     def _check_output(self, name: str, dtype: np.dtype[Any]) -> None:
         """Compare what is computed with what the model declares."""
         for value in self.graph.output:
-            of, listed = held(value.type)
+            of, listed = tensor_type_of(value.type)
             kind = DTYPES.get(of.tensor_type.elem_type)
             meant = name.rpartition(".")[0] if listed else name
             if value.name == meant and kind is not None and kind != dtype:

@@ -50,7 +50,7 @@ def _stated(value: ValueInfoProto) -> TensorDims:
 
     Exporters write 0 for a batch that they do not know: a first size of 0 is open, any other is of
     a tensor without elements."""
-    of, listed = held(value.type)
+    of, listed = tensor_type_of(value.type)
     kind = of.tensor_type
     element = DTYPES.get(kind.elem_type)
     dtype = "" if element is None else str(element)
@@ -65,7 +65,7 @@ def _stated(value: ValueInfoProto) -> TensorDims:
     return TensorDims(value.name, dims, dtype, listed=listed)
 
 
-def held(kind: TypeProto) -> tuple[TypeProto, bool]:
+def tensor_type_of(kind: TypeProto) -> tuple[TypeProto, bool]:
     """The type of what an optional or a sequence holds, and True for a sequence."""
     inner = kind.optional_type.elem_type if kind.HasField("optional_type") else kind
     listed = inner.HasField("sequence_type")
@@ -92,10 +92,7 @@ def inputs_of(
     and its type is None.
     """
     proper = [value for value in graph.input if value.name not in constants]
-    refusals = len(problems)
     settled = settle([_stated(value) for value in proper], shapes, problems, computed_names(graph))
-    if len(problems) > refusals and (sequences := {v.name for v in proper if held(v.type)[1]}):
-        proper = [value for value in proper if value.name not in sequences - {*settled.lengths}]
     proper = [element for value in proper for element in _elements(value, settled.lengths)]
     counts = Counter(value.name for value in proper)
     for name in (name for name, count in counts.items() if count > 1):
@@ -118,7 +115,7 @@ def inputs_of(
 
 def _elements(value: ValueInfoProto, lengths: Mapping[str, int]) -> list[ValueInfoProto]:
     """An input as tensors: what it holds, or, of a sequence, all elements."""
-    kind, listed = held(value.type)
+    kind, listed = tensor_type_of(value.type)
     names = [f"{value.name}.{n}" for n in range(lengths.get(value.name, 0))]
     return [ValueInfoProto(name=n, type=kind) for n in (names if listed else [value.name])]
 
@@ -201,7 +198,7 @@ def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Ar
 
 def _array(declared: ValueInfoProto, value: ArrayLike | str | None) -> Array | None:
     where = f"constant {shown(declared.name)}"
-    of, listed = held(declared.type)
+    of, listed = tensor_type_of(declared.type)
     kind = of.tensor_type
     if value is None or (isinstance(value, str) and value == "none"):
         if not declared.type.HasField("optional_type"):
