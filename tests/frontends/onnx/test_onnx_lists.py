@@ -243,6 +243,27 @@ def test_what_is_no_list_and_names_that_lists_take() -> None:
     assert [problem.code for problem in refusal.value.problems] == ["onnx-dtype", "onnx-dtype"]
 
 
+def test_lengths_that_a_run_decides_are_refused() -> None:
+    def refused(each: Any, *inputs: Any, reason: str, shapes: Any = None) -> None:
+        model = model_of([each], inputs, [listed("out", FLOAT, None)])
+        with pytest.raises(TilewrightError, match=reason) as refusal:
+            import_onnx(model, shapes=shapes)
+        assert [problem.code for problem in refusal.value.problems] == ["onnx-shape"]
+
+    x, seq = tensor("x", FLOAT, [6]), listed("seq", FLOAT, [6])
+    split = node("SplitToSequence", ["x", "sizes"], ["out"], axis=0)
+    refused(split, x, tensor("sizes", INT, [2]), reason="sizes are computed at run time")
+    body = helper.make_graph(
+        [node("Identity", ["going"], ["go"]), node("SequenceInsert", ["list", "x"], ["longer"])],
+        "body",
+        [tensor("i", INT, []), tensor("going", BOOL, []), listed("list", FLOAT, None)],
+        [tensor("go", BOOL, []), listed("longer", FLOAT, None)],
+    )
+    loop = node("Loop", ["rounds", "", "seq"], ["out"], body=body)
+    inputs = x, seq, tensor("rounds", INT, [])
+    refused(loop, *inputs, reason="a run decides its rounds, and they carry", shapes={"seq": 0})
+
+
 def test_the_command_line_takes_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
 
