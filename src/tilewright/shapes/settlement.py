@@ -295,7 +295,7 @@ def _lengths(
             problems.append(
                 Problem(
                     "shape-open",
-                    f"it is a sequence, and its length, {known} to {MOST_ELEMENTS}, is not given",
+                    f"it is a sequence; no number from {known} to {MOST_ELEMENTS} is its length",
                     where,
                     f"give it: --shape {item.name}={known or 2}",
                 )

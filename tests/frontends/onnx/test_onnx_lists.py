@@ -192,12 +192,12 @@ def test_bad_lists(bad: str, package: tilewright.Executable) -> None:
 
 
 BAD_SHAPES = {
-    "no length": (None, "shape-open", "its length, 0 to 1024, is not given"),
-    "no number": ({"seq": "n"}, "shape-open", "is not given"),
-    "a shape": ({"seq": (2, 3)}, "shape-open", "is not given"),
-    "bounds": ({"seq": "1..4"}, "shape-open", "is not given"),
-    "too long": ({"seq": 1025}, "shape-open", "is not given"),
-    "too short": ({"seq": 1, **SHAPES}, "shape-open", "its length, 2 to 1024,"),
+    "no length": (None, "shape-open", "no number from 0 to 1024 is its length"),
+    "no number": ({"seq": "n"}, "shape-open", "no number from 0"),
+    "a shape": ({"seq": (2, 3)}, "shape-open", "no number from 0"),
+    "bounds": ({"seq": "1..4"}, "shape-open", "no number from 0"),
+    "too long": ({"seq": 1025}, "shape-open", "no number from 0"),
+    "too short": ({"seq": 1, **SHAPES}, "shape-open", "no number from 2 to 1024 is its length"),
     "another size": ({**SHAPES, "seq.1": (4, 4)}, "shape-fixed", "which is 3"),
     "another rank": ({**SHAPES, "seq.1": (4,)}, "shape-rank", "rank 2"),
 }
@@ -241,6 +241,17 @@ def test_what_is_no_list_and_names_that_lists_take() -> None:
     with pytest.raises(TilewrightError) as refusal:
         import_onnx(model_of(nodes, [tensor("x", FLOAT, [3])], tensors))
     assert [problem.code for problem in refusal.value.problems] == ["onnx-dtype", "onnx-dtype"]
+
+
+def test_an_element_may_have_a_size_that_data_decide() -> None:
+    nodes = [node("NonZero", ["x"], ["places"]), node("SequenceConstruct", ["places"], ["out"])]
+    model = model_of(nodes, [tensor("x", FLOAT, [6])], [listed("out", INT, None)])
+    executable = tilewright.compile(model)
+    for x in (np.float32([0, 1, 0, 0, 2, 0]), np.zeros(6, np.float32)):
+        got = executable.run({"x": x})
+        same(got, runtime_of(model, {"x": x}))
+        same(got, executable.reference({"x": x}))
+        assert executable.check({"x": x}, got).passed
 
 
 def test_lengths_that_a_run_decides_are_refused() -> None:
