@@ -50,8 +50,8 @@ KINDS = """
 | refused | code |
 |---|---|
 | text as an input, an output or a value of a run; constants become numbers | `onnx-dtype` |
-| sequences, optionals and maps as inputs or outputs | `onnx-dtype` |
-| sequences whose length a run decides | `onnx-unsupported-operator` |
+| maps as inputs or outputs | `onnx-dtype` |
+| sequences whose length a run decides | `onnx-shape` |
 | sizes that data decide and nothing bounds (docs/dynamic-shapes.md) | `onnx-shape` |
 | PyTorch modules that torch.export refuses (docs/pytorch.md) | `torch-` |
 

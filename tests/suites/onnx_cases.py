@@ -18,7 +18,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
-from tilewright.integrations.onnx_backend import specialised
+from tilewright.integrations.onnx_backend import Given, given, parts, specialised
 
 Array = np.ndarray[Any, Any]
 
@@ -102,40 +102,45 @@ class Trial:
     case: TestCase
     imported: Imported
     feeds: dict[str, Array]
-    wanted: Sequence[Array]
+    wanted: Sequence[Given]
 
     def judge(self, got: Iterable[Array], atol: float | None = None) -> Outcome:
-        """Compare with the suite's outputs, as the suite does; ``atol`` replaces its tolerance."""
+        """Compare with the suite's outputs, as the suite does; ``atol`` replaces its tolerance.
+
+        Sequences have to be of one length; their elements are compared as outputs are.
+        """
+        have = [self.imported.lists.outputs.get(name, "tensor") for name in self.outputs]
+        forms = {list: len, type(None): lambda _: None}
+        want = [forms.get(type(value), lambda _: "tensor")(value) for value in self.wanted]
+        if have != want:
+            return Outcome(WRONG, f"outputs are {have}, not {want}")
         got, least = self.completed(got), self.case.atol if atol is None else atol
+        wanted = [array for value in self.wanted for array in parts(value)]
         try:
-            BackendTest.assert_similar_outputs(self.wanted, got, self.case.rtol, least)
+            BackendTest.assert_similar_outputs(wanted, got, self.case.rtol, least)
         except AssertionError as error:
             if self.case.name in NOISE and atol is None:
                 return Outcome(NEAR) if self.judge(got, 1e-6).result == PASSED else Outcome(WRONG)
             return Outcome(WRONG, " ".join(str(error).split())[:300])
         return Outcome(PASSED)
 
+    @property
+    def outputs(self) -> list[str]:
+        """Names of the model's outputs."""
+        return [value.name for value in self.case.model.graph.output]
+
     def completed(self, got: Iterable[Array]) -> list[Array]:
-        """The outputs with those that have no elements, which no network gives."""
+        """The tensors of outputs with those that have no elements, which no network gives."""
         empty = {output.name: output for output in self.imported.empty}
-        rest, outputs = list(got), list[Array]()
-        if len(rest) == len(self.case.model.graph.output):
-            return rest
-        for name in (value.name for value in self.case.model.graph.output):
-            if name in empty:
-                outputs.append(np.zeros(empty[name].shape, empty[name].dtype))
-            elif rest:
-                outputs.append(rest.pop(0))
+        rest, outputs, lists = list(got), list[Array](), self.imported.lists.outputs
+        for name in self.outputs:
+            elements = [f"{name}.{number}" for number in range(lists.get(name) or 0)]
+            for each in elements if name in lists else [name]:
+                if each in empty:
+                    outputs.append(np.zeros(empty[each].shape, empty[each].dtype))
+                elif rest:
+                    outputs.append(rest.pop(0))
         return outputs
-
-
-def array_of(value: Any) -> Array:
-    """An input or output of the suite as an array; raises TypeError for what is none."""
-    if isinstance(value, TensorProto):
-        return numpy_helper.to_array(value)
-    if isinstance(value, list | dict | type(None)):
-        raise TypeError("no tensor")
-    return np.asarray(value)
 
 
 def trials_of(case: TestCase) -> list[Trial] | Outcome:
@@ -143,18 +148,14 @@ def trials_of(case: TestCase) -> list[Trial] | Outcome:
     found: list[Trial] = []
     stored = {tensor.name for tensor in case.model.graph.initializer}
     names = [value.name for value in case.model.graph.input if value.name not in stored]
-    for given, wanted in case.data_sets or []:
-        try:
-            feeds = dict(zip(names, map(array_of, given), strict=False))
-            outputs = [array_of(value) for value in wanted]
-        except TypeError:
-            # Sequences and optionals; what the importer says of the model is the outcome.
-            feeds, outputs = {}, []
+    for taken, wanted in case.data_sets or []:
+        feeds = {name: given(value) for name, value in zip(names, taken, strict=False)}
         try:
             imported, constant = specialised(case.model, feeds)
         except TilewrightError as error:
             problem = error.problems[-1]
             return Outcome(REFUSED, f"{problem.code}: {problem.reason}")
         left = {name: array for name, array in feeds.items() if name not in constant}
-        found.append(Trial(case, imported, left, outputs))
+        arrays = dict(imported.lists.given(left))
+        found.append(Trial(case, imported, arrays, [given(value) for value in wanted]))
     return found

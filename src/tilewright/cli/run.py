@@ -262,6 +262,7 @@ def run(
             begin = time.perf_counter()
             results = executable.run(arrays, trace=trace, check_races=check, profile=True)
             took = time.perf_counter() - begin
+            results = executable.manifest.lists.told(results)  # Files have arrays.
             if output is not None:
                 console.save_arrays(output, results)
             compared = None

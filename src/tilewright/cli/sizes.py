@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilewright.compiler.request import Request
     from tilewright.runtime import Executable
     from tilewright.shapes.forms import Bounds, Shapes
-    from tilewright.shapes.settlement import Settled
+    from tilewright.shapes.settlement import Settled, Signature
 
 
 def request_to_run(
@@ -46,8 +46,20 @@ def bound_model(
     opened = None if options.caffemodel else options.opened(model)
     if not isinstance(opened, frontends.Opened):
         return model, shapes
+    shapes = {**_told(opened.signature, files), **shapes}
     settled = settle(opened.signature.inputs, shapes, computed=opened.signature.computed)
     return opened, settled.bind(_sizes(settled, settled.free, files, progress))
+
+
+def _told(signature: Signature, files: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """What files tell that no dim does: lengths of sequences, and shapes where there is no rank."""
+    stated = [item for item in signature.inputs if item.listed or item.dims is None]
+    if not stated:
+        return {}
+    given = shapes_of_files([item.name for item in signature.inputs if not item.listed], files)
+    lengths = {item.name: length for item in stated if (length := item.length(given))}
+    unranked = [t.name for item in stated for t in item.tensors(lengths) if t.dims is None]
+    return {**lengths, **{name: given[name] for name in unranked if name in given}}
 
 
 def bound_package(

@@ -98,12 +98,13 @@ def specialise(
 
 
 def shapes_at(manifest: Manifest, sizes: Mapping[str, int]) -> dict[str, list[int] | int]:
-    """The shapes of a package's inputs at sizes of its free dims, and the rooms of values."""
+    """The shapes of a package's inputs at sizes of its free dims, rooms of values and lengths."""
     shapes: dict[str, list[int] | int] = {
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
-    return shapes | (manifest.open_model.rooms if manifest.open_model else {})
+    rooms = manifest.open_model.rooms if manifest.open_model else {}
+    return shapes | rooms | manifest.lists.lengths()
 
 
 def without_chains(machine: Machine) -> Machine:
@@ -277,6 +278,7 @@ def _write(state: CompilationState, form: Form, directory: Path, free: Free) -> 
             on_chip_bound=None if limits is None else limits.cycles,
             empty=[Tensor(name=t.name, shape=t.shape, dtype=t.dtype) for t in state.empty],
             sizes=[OutputSize(**asdict(end)) for end in state.ends],
+            lists=state.lists,
             loops=loops,
         )
     except KernelError:
@@ -304,6 +306,7 @@ def _compilation(state: CompilationState, form: Form, free: Free) -> Compilation
         form,
         free,
         host_times(state),
+        state.lists,
         {
             symbol: LoopBody(loop.rounds, _compilation(loop.body, form, {}))
             for symbol, loop in loops.items()

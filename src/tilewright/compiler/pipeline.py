@@ -103,7 +103,7 @@ def import_model(state: CompilationState) -> None:
     state.name = state.name or imported.name
     state.nodes = imported.nodes
     state.files = imported.files
-    state.empty, state.ends = imported.empty, imported.ends
+    state.empty, state.ends, state.lists = imported.empty, imported.ends, imported.lists
     state.notes += imported.notes
     state.runner.context = context_of(state, {})
     if has_steps(state.network):

@@ -25,6 +25,7 @@ from tilewright.numerics.formats import Numbers
 from tilewright.planning import Plan, Planner
 from tilewright.runtime.executable import Progress
 from tilewright.shapes.forms import Shapes
+from tilewright.shapes.lists import NO_LISTS, Lists
 from tilewright.targets.base import Target
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class CompilationState:
     """The model's outputs without elements, which no program gives."""
     ends: tuple[OutputEnd, ...] = ()
     """The axes of outputs whose sizes a run computes."""
+    lists: Lists = NO_LISTS
+    """The model's sequences, and optionals that hold nothing."""
     caffemodel: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None

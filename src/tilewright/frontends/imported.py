@@ -14,6 +14,7 @@ from tilewright.graph.run_sizes import OutputEnd
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, StringAttr
 from tilewright.shapes.forms import Shapes
+from tilewright.shapes.lists import NO_LISTS, Lists
 from tilewright.shapes.settlement import Settled, Signature
 
 
@@ -62,6 +63,8 @@ class Imported:
     """The model's outputs without elements, which the network lacks."""
     ends: tuple[OutputEnd, ...] = ()
     """The axes of outputs whose sizes a run computes, and the network's outputs of these sizes."""
+    lists: Lists = NO_LISTS
+    """The model's inputs and outputs that are sequences, and optionals that hold nothing."""
 
     def named(self, name: str) -> Imported:
         """The same network under another name."""

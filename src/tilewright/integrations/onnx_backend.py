@@ -24,6 +24,9 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.ir.types import Array
 from tilewright.runtime.executable import Executable
 
+Given = Array | list[Array] | None
+"""A tensor, a sequence, or an optional that holds nothing."""
+
 KEPT = 8
 """Executables that a prepared model keeps, for different values of inputs that decide shapes."""
 
@@ -37,13 +40,14 @@ _KNOWN: Mapping[tuple[int, ...], str] = {
     (1,): """
         AffineGrid CenterCropPad CumProd CumSum Expand OneHot ReduceL1 ReduceL2
         ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-        ReduceSumSquare Reshape Split Squeeze Tile Trilu Unsqueeze Upsample
+        ReduceSumSquare Reshape SequenceAt SequenceErase Split SplitToSequence Squeeze Tile Trilu
+        Unsqueeze Upsample
     """,
     (1, 2): "Col2Im DFT Dropout",
     (1, 2, 3): "Pad Resize",
     (1, 2, 3, 4): "Slice",
     (1, 3): "STFT",
-    (2,): "MaxUnpool NonMaxSuppression",
+    (2,): "MaxUnpool NonMaxSuppression SequenceInsert",
     (4,): "GRU LSTM RNN",
 }
 CONSTANT_OPERANDS: Mapping[str, tuple[int, ...]] = {
@@ -75,14 +79,24 @@ def has_open_inputs(model: ModelProto) -> bool:
     )
 
 
-def specialised(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[Imported, set[str]]:
+def specialised(model: ModelProto, inputs: Mapping[str, Given]) -> tuple[Imported, set[str]]:
     """The model for these inputs, and the names of those whose values are constants in it.
 
-    Those are the inputs that decide shapes, and empty ones.
+    Those are the inputs that decide shapes, empty ones, and optionals that hold nothing.
     """
     fixed = shape_inputs(model)
-    constants = {n: a for n, a in inputs.items() if n in fixed or a.size == 0}
-    shapes = {name: array.shape for name, array in inputs.items() if name not in constants}
+    constants = {
+        name: value
+        for name, value in inputs.items()
+        if value is None or (not isinstance(value, list) and (name in fixed or value.size == 0))
+    }
+    shapes: dict[str, Any] = {}
+    for name, value in inputs.items():
+        if isinstance(value, list):
+            shapes[name] = len(value)
+            shapes |= {f"{name}.{n}": element.shape for n, element in enumerate(value)}
+        elif value is not None and name not in constants:
+            shapes[name] = value.shape
     settled = shapes if has_open_inputs(model) else None
     return import_onnx(model, shapes=settled, constants=constants), set(constants)
 
@@ -127,23 +141,26 @@ class Prepared(BackendRep):
         if not self._waits:
             _ = self._executable({})
 
-    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs, in the model's order, for inputs in the model's order or by name."""
         feeds = (
             inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=True))
         )
-        arrays = {str(name): _array(value) for name, value in feeds.items()}
+        arrays = {str(name): given(value) for name, value in feeds.items()}
         executable, constant = self._executable(arrays if self._waits else {})
         results = executable.run({n: array for n, array in arrays.items() if n not in constant})
         return tuple(results[name] for name in self.outputs)
 
-    def _executable(self, arrays: Mapping[str, Array]) -> tuple[Executable, set[str]]:
+    def _executable(self, arrays: Mapping[str, Given]) -> tuple[Executable, set[str]]:
         """Return the executable for these inputs, and the names of those that it no longer
         takes."""
         key = tuple(
-            (name, str(array.dtype), array.shape, array.tobytes() if name in self._fixed else b"")
-            for name, array in arrays.items()
-        )
+            (name, type(value), *(
+                (str(each.dtype), each.shape, each.tobytes() if name in self._fixed else b"")
+                for each in parts(value)
+            ))
+            for name, value in arrays.items()
+        )  # fmt: skip
         if key not in self._compiled:
             while len(self._compiled) >= KEPT:
                 del self._compiled[next(iter(self._compiled))]
@@ -152,8 +169,20 @@ class Prepared(BackendRep):
         return self._compiled[key]
 
 
-def _array(value: Any) -> Array:
-    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+def given(value: Any) -> Given:
+    """An input of a run: an array, a list of arrays, or None."""
+    if value is None or isinstance(value, list):
+        return None if value is None else [np.asarray(_array(each)) for each in value]
+    return np.asarray(_array(value))
+
+
+def _array(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+
+
+def parts(value: Given) -> list[Array]:
+    """The arrays of an input of a run."""
+    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 class Backend(OnnxBackend):
@@ -180,7 +209,7 @@ class Backend(OnnxBackend):
     @classmethod
     def run_model(
         cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
-    ) -> tuple[Array, ...]:
+    ) -> tuple[Any, ...]:
         """Compile a model and run it once."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 

@@ -27,7 +27,7 @@ from tilewright.runtime.manifest import (
     read_manifest,
     read_own,
 )
-from tilewright.runtime.output_sizes import cut_to_sizes
+from tilewright.runtime.output_sizes import cut_to_sizes, returned
 from tilewright.runtime.ports import refuse_other_ports
 from tilewright.system.temporary import make_folder, remove_folder
 
@@ -228,12 +228,13 @@ class Executable:
         return self._runner
 
     def named(self, inputs: Mapping[str, Array] | Any) -> Mapping[str, Array]:
-        """Arrays by input name; one array alone is that of the only input.
+        """Arrays by input name, lists as their elements; one array alone is that of the only input.
 
-        Refuses (``input-name``) one array where there are several inputs, or none.
+        Refuses (``input-name``) one array where there are several inputs, or none, and
+        (``input-list``) a list of another length, or what is no list.
         """
         if isinstance(inputs, Mapping):
-            return inputs
+            return self.manifest.lists.given(inputs)
         names = [tensor.name for tensor in self.manifest.inputs]
         if len(names) != 1:
             raise refuse(
@@ -255,7 +256,8 @@ class Executable:
     ) -> dict[str, Array]:
         """Run once on arrays by input name, or on the array of the only input.
 
-        Returns arrays by output name.
+        Returns arrays by output name. Sequences are lists of arrays, and optionals that hold
+        nothing None.
 
         Afterwards ``profile`` holds the run's measurements. ``trace`` writes a timeline for
         Perfetto. ``observe`` is shown the name and the logical array of every value between
@@ -263,11 +265,10 @@ class Executable:
         of this very run (on ``cpu`` a small network then takes longer); without it, the property
         runs them once more when it is asked for. ``check_races`` makes simulated machines look for
         missing waits, and for results that depend on bytes never written: it runs once more,
-        on memories that begin with other contents. Raises TilewrightError for inputs of a wrong
-        name, shape or dtype.
+        on memories that begin with other contents. Raises TilewrightError for other inputs.
         """
         runner = self._runner or self.runner
-        if type(inputs) is not dict:
+        if type(inputs) is not dict or self.manifest.lists.inputs:
             inputs = self.named(inputs)
         watch = None
         if observe is not None:
@@ -291,10 +292,7 @@ class Executable:
 
             counted = profile or trace is not None
             refuse_unwritten(runner, lambda: self.graph, inputs, result.outputs, profile=counted)
-        if not (self.manifest.empty_outputs or self.manifest.output_sizes):
-            return result.outputs
-        outputs = cut_to_sizes(self.manifest.output_sizes, result.outputs)
-        return {**outputs, **{t.name: t.empty() for t in self.manifest.empty_outputs}}
+        return returned(self.manifest, result.outputs)
 
     @property
     def profile(self) -> Profile:
@@ -346,8 +344,10 @@ class Executable:
         from tilewright.graph.interpreter import interpret
 
         module, weights = self._read_reference()
-        outputs = interpret(module, weights, dict(self._taken(self.named(inputs))), observe)
-        return cut_to_sizes(self.manifest.output_sizes, outputs)
+        taken = dict(self._taken(self.named(inputs)))
+        outputs = returned(self.manifest, interpret(module, weights, taken, observe))
+        empty = {tensor.name for tensor in self.manifest.empty_outputs}
+        return {name: value for name, value in outputs.items() if name not in empty}
 
     def _taken(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         """The arrays that the final graph takes in a run on ``inputs``."""
@@ -365,18 +365,19 @@ class Executable:
         """
         import numpy as np
 
+        from tilewright.graph.interpreter import interpret
         from tilewright.graph.overflow import OverflowObserver
         from tilewright.runtime.check import compared
 
-        inputs = self.named(inputs)
+        inputs, outputs = self.named(inputs), self.manifest.lists.told(outputs)
         module, weights = self._read_reference()
-        observer = OverflowObserver(module, weights)
+        taken, observer = dict(self._taken(inputs)), OverflowObserver(module, weights)
         exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
         with np.errstate(all="ignore"):  # What overflows is told.
-            expected = self.reference(inputs, observer)
+            expected = interpret(module, weights, taken, observer)
         check = compared(
-            module, weights, self._taken(inputs), outputs, exact=exact,
-            roundoff=self.runner.roundoff, expected=expected,
+            module, weights, taken, outputs, exact=exact, roundoff=self.runner.roundoff,
+            expected=cut_to_sizes(self.manifest.output_sizes, expected),
         )  # fmt: skip
         losses = {"overflows": observer.overflows(), "underflows": observer.underflows()}
         beside = self.beside_model(inputs, outputs)
@@ -396,6 +397,7 @@ class Executable:
         inputs = self.named(inputs)
         module, weights = self._read_reference()
         empty = {tensor.name for tensor in self.manifest.empty_outputs}
+        outputs = self.manifest.lists.told(outputs)
         outputs = {name: array for name, array in outputs.items() if name not in empty}
         return beside_model(
             self.model, inputs, outputs, final=module, weights=weights,
@@ -414,11 +416,9 @@ class Executable:
         while len(profiles) < runs and (time.perf_counter() - begin < seconds):
             self.run(inputs, profile=True)
             profiles.append(self.profile)
-        if not profiles:
-            return []
         profiles.sort(key=_native_seconds)
-        # The lower one of two in the middle: a profile is one run's.
-        self._set_profile(profiles[(len(profiles) - 1) // 2], len(profiles))
+        if profiles:  # The lower one of two in the middle: a profile is one run's.
+            self._set_profile(profiles[(len(profiles) - 1) // 2], len(profiles))
         return [_native_seconds(profile) for profile in profiles]
 
     def _set_profile(self, profile: Profile, runs: int) -> None:

@@ -31,6 +31,7 @@ from tilewright.codegen.program.buffers import KernelBuffer
 from tilewright.errors import refuse
 from tilewright.numerics.element_types import ELEMENTS, ElementType, dtype_named
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
+from tilewright.shapes.lists import NO_LISTS, Lists
 from tilewright.system.typed_json import JsonError, from_json, to_json
 
 FORMAT = 1
@@ -237,6 +238,8 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The model's outputs without elements: a run gives them, the program does not."""
     output_sizes: tuple[OutputSize, ...] = ()
     """The axes of outputs whose sizes a run computes; what the caller sees ends there."""
+    lists: Lists = NO_LISTS
+    """The model's sequences, whose elements are inputs and outputs, and absent optionals."""
     kernels: tuple[KernelEntry, ...]
     peak_memory_bytes: int
     """Activations and weights in main memory."""
@@ -271,6 +274,10 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 or end.axis >= len(cut.shape)
             ):
                 raise JsonError(f"{end.output}: {end.size} is not the size of its axis {end.axis}")
+        returned = shapes.keys() | {tensor.name for tensor in self.empty_outputs}
+        for name, length in self.lists.outputs.items():
+            if not all(f"{name}.{number}" in returned for number in range(length or 0)):
+                raise JsonError(f"{name}: not all of its {length} elements are outputs")
         listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
         named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}
         if named != listed or (self.open_model and len(listed) < len(self.open_model.dims)):

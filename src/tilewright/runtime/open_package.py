@@ -20,6 +20,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.manifest import MODEL, FreeDim, Manifest, OpenModel, Tensor
+from tilewright.shapes.lists import Lists
 from tilewright.shapes.settlement import Settled, TensorDims
 
 UNKNOWN = "?"
@@ -59,7 +60,8 @@ def write_open_package(
             shutil.copyfile(path, place)
         except OSError as error:
             raise refuse("output-failed", str(error), str(place)) from error
-    stated = {tensor.name: tensor for tensor in source.signature.inputs}
+    inputs = source.signature.inputs
+    stated = {t.name: t for item in inputs for t in item.tensors(settled.lengths)}
     Manifest(
         tilewright=tilewright.__version__,
         target=recipe.target,
@@ -71,6 +73,7 @@ def write_open_package(
             for name, dims in settled.inputs.items()
         ),
         outputs=tuple(_output(tensor, settled) for tensor in source.signature.outputs),
+        lists=Lists(inputs=dict(settled.lengths)),
         kernels=(),
         peak_memory_bytes=0,
         activation_bytes=0,

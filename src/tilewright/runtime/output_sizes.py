@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
     from tilewright.graph.run_sizes import OutputEnd
     from tilewright.ir.types import Array
-    from tilewright.runtime.manifest import OutputSize
+    from tilewright.runtime.manifest import Manifest, OutputSize
 
 
 def cut_to_sizes(
@@ -34,3 +34,13 @@ def cut_to_sizes(
         cut[end.output] = array[(slice(None),) * end.axis + (slice(0, max(0, size)),)]
     hidden = {end.size for end in sizes}
     return {name: array for name, array in cut.items() if name not in hidden}
+
+
+def returned(manifest: Manifest, outputs: dict[str, Array]) -> dict[str, Any]:
+    """The outputs of a package's program as its caller sees them: ended, with those that have no
+    elements, and sequences as lists."""
+    if manifest.empty_outputs or manifest.output_sizes or manifest.lists.outputs:
+        outputs = cut_to_sizes(manifest.output_sizes, outputs)
+        outputs |= {tensor.name: tensor.empty() for tensor in manifest.empty_outputs}
+        return manifest.lists.returned(outputs)
+    return outputs

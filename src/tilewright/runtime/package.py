@@ -27,6 +27,7 @@ from tilewright.runtime.manifest import (
     Tensor,
 )
 from tilewright.runtime.reference import packed_weights, write_reference
+from tilewright.shapes.lists import NO_LISTS, Lists
 from tilewright.targets.base import Target
 from tilewright.tile.counts import program_energy
 
@@ -49,13 +50,14 @@ def write_package(
     *,
     empty: Sequence[Tensor] = (),
     sizes: Sequence[OutputSize] = (),
+    lists: Lists = NO_LISTS,
     on_chip_bound: float | None = None,
     loops: Mapping[str, tuple[int, Manifest]] | None = None,
 ) -> None:
     """Make a package of a directory that has the target's program.
 
     ``empty`` are outputs without elements, which the network does not have; ``sizes`` axes of
-    outputs whose sizes a run computes; ``on_chip_bound`` is
+    outputs whose sizes a run computes; ``lists`` the model's sequences; ``on_chip_bound`` is
     the network's bound with every intermediate on the chip (network/limits.py). ``loops`` has the
     rounds of loops whose bodies are packages and their manifests, by the symbols of their kernels.
     """
@@ -85,6 +87,7 @@ def write_package(
         notes=tuple(notes),
         empty_outputs=tuple(empty),
         output_sizes=tuple(sizes),
+        lists=lists,
         runs=target.runs,
     )
     manifest.write(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +20,9 @@ from tilewright.shapes.forms import (
 Dims = tuple[int | str, ...]
 """Sizes, and names of free dims."""
 
+MOST_ELEMENTS = 1024
+"""Elements that an input which is a sequence has at most: each is an input of its own."""
+
 
 @dataclass(frozen=True)
 class TensorDims:
@@ -31,6 +35,29 @@ class TensorDims:
     """NumPy's name of the element type; empty if it is not stated."""
     bounds: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
     """The sizes that the model allows its free dims, by their names; any, where nothing is said."""
+    listed: bool = False
+    """True for a sequence of such tensors, each of which has free dims of its own."""
+
+    def tensors(self, lengths: Mapping[str, int]) -> list[TensorDims]:
+        """The tensor itself; those of a sequence, of which ``NAME.0`` is the first."""
+        if not self.listed:
+            return [self]
+        named = list(enumerate(self.dims or ()))
+        return [
+            TensorDims(
+                name := f"{self.name}.{number}",
+                None
+                if self.dims is None
+                else tuple(d if isinstance(d, int) else f"{name}.{axis}" for axis, d in named),
+                self.dtype,
+            )
+            for number in range(lengths.get(self.name, 0))
+        ]
+
+    def length(self, names: Collection[str]) -> int:
+        """The length of a sequence of which some elements are named."""
+        found = (re.fullmatch(re.escape(self.name) + r"\.(\d{1,4})", name) for name in names)
+        return max((int(match[1]) + 1 for match in found if match), default=0)
 
 
 @dataclass(frozen=True)
@@ -61,14 +88,16 @@ class Settled:
     """The model's own names of dims: each with its size, or the name that the dim now has."""
     rooms: Mapping[str, int] = field(default_factory=dict[str, int])
     """The largest sizes of computed values whose sizes data decide, by the values' names."""
+    lengths: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The numbers of elements of the inputs that are sequences; ``inputs`` has the elements."""
 
     def bind(self, sizes: Mapping[str, int]) -> dict[str, Dims | int]:
-        """The inputs' shapes once free dims have sizes, and the rooms of computed values."""
+        """The inputs' shapes once free dims have sizes, the rooms of values, and lengths."""
         inputs: dict[str, Dims | int] = {
             name: tuple(sizes.get(dim, dim) if isinstance(dim, str) else dim for dim in dims)
             for name, dims in self.inputs.items()
         }
-        return inputs | dict(self.rooms)
+        return inputs | dict(self.rooms) | dict(self.lengths)
 
     def leading(self) -> set[str]:
         """Free dims that are only ever an input's first: the batch, as a rule."""
@@ -206,14 +235,17 @@ def settle(
     A key of ``shapes`` is an input's name, or else the name of a free dim, or of a ``computed``
     value, of which an axis has a size that data decide: its bound is the axis's room. A size given
     for a dim holds wherever the model uses its name; a new name for it, too; and dims given one
-    name have one size. Raises TilewrightError with every problem (``shape-form``, ``shape-bounds``,
-    ``shape-rank``, ``shape-fixed``, ``shape-conflict``, ``shape-unknown``), or adds them to
-    ``problems`` if that is given.
+    name have one size. The size of a sequence is its length, which may be left out where elements
+    are named. Raises TilewrightError with every problem (``shape-form``, ``shape-bounds``,
+    ``shape-rank``, ``shape-fixed``, ``shape-conflict``, ``shape-open``, ``shape-unknown``), or adds
+    them to ``problems`` if that is given.
     """
     refusals: list[Problem] = []
-    work = _Settling(inputs, refusals)
+    asked = dict(shapes or {})
+    lengths = _lengths(inputs, asked, refusals)
+    work = _Settling([tensor for item in inputs for tensor in item.tensors(lengths)], refusals)
     later: list[tuple[str, Wish]] = []
-    for key, value in (shapes or {}).items():
+    for key, value in asked.items():
         try:
             if key in work.dims:
                 work.take_shape(key, value)
@@ -237,12 +269,40 @@ def settle(
             work.refuse("shape-unknown", f"{key[:200]!r} {known}", "shapes", _help(work))
         for dim in dims:
             work.take(dim, wish, f"dim {key!r}")
-    settled = replace(work.result(), rooms=rooms)
+    settled = replace(work.result(), rooms=rooms, lengths=lengths)
     if problems is not None:
         problems.extend(refusals)
     elif refusals:
         raise TilewrightError(refusals)
     return settled
+
+
+def _lengths(
+    inputs: Sequence[TensorDims], asked: dict[str, Size | Sequence[Size]], problems: list[Problem]
+) -> dict[str, int]:
+    """The lengths of sequences, which are taken out of what is ``asked``."""
+    lengths: dict[str, int] = {}
+    for item in (item for item in inputs if item.listed):
+        where, known = f"input {item.name!r}", item.length(asked)
+        try:
+            wishes = parse_shape(asked.pop(item.name, known or None), where)
+        except TilewrightError:
+            wishes = ()
+        length = wishes[0].size if len(wishes) == 1 else None
+        if length is None or not known <= length <= MOST_ELEMENTS:
+            for name in [name for name in asked if item.length([name])]:
+                del asked[name]  # One refusal is enough.
+            problems.append(
+                Problem(
+                    "shape-open",
+                    f"it is a sequence; no number from {known} to {MOST_ELEMENTS} is its length",
+                    where,
+                    f"give it: --shape {item.name}={known or 2}",
+                )
+            )
+            continue
+        lengths[item.name] = length
+    return lengths
 
 
 def _help(work: _Settling) -> str:

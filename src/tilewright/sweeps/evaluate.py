@@ -165,7 +165,7 @@ class Bench:
         state.runner.trust(state.network)
         state.weights = started.weights.subset(started.weights)
         state.name, state.nodes, state.empty = started.name, started.nodes, started.empty
-        state.ends = started.ends
+        state.ends, state.lists = started.ends, started.lists
         state.samples, state.stated, state.factors = (
             started.samples,
             started.stated,

@@ -295,6 +295,21 @@ CASES = {
         {"y": FLOAT, "places": INT},
         {"two": whole(2)},
     ),
+    **{
+        f"along_sorted_{axis}": Case(
+            [
+                node("Compress", ["x", "keep"], ["kept"], axis=axis),
+                node("TopK", ["kept", "two"], ["y", "places"], axis=axis),
+            ],
+            [
+                {"x": dense(*((6, 3) if axis == 0 else (3, 6))), "keep": np.array(keep, bool)}
+                for keep in ([1, 0, 1, 1, 0, 1], [1] * 6, [0, 1, 0, 0, 0, 1])
+            ],
+            {"y": FLOAT, "places": INT},
+            {"two": whole(2)},
+        )
+        for axis in (0, 1)
+    },
     "along_running": along("CumSum", {"y": FLOAT}, more=["one"]),
     "rows": along(
         "Transpose", {"t": FLOAT, "y": FLOAT}, node("MatMul", ["t", "right"], ["y"]), perm=[1, 0]

@@ -143,7 +143,7 @@ def test_a_list_is_no_tensor() -> None:
 
     split = node("SplitToSequence", ["x"], ["parts"], axis=0)
     refused([split, node("Relu", ["parts"], ["y"])], "it takes no sequence and no optional")
-    refused([split, node("Identity", ["parts"], ["y"])], "it is a sequence or an optional")
+    refused([split, node("Identity", ["parts"], ["y"])], "is declared, and another computed")
     refused([node("SequenceAt", ["x", "one"], ["y"])], "its first input is no sequence")
     far = node("SequenceConstruct", ["x"], ["parts"])
     refused([far, node("SequenceAt", ["parts", "one"], ["y"])], "there is no position 1 among 1")

@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.numerics.element_types import dtype_named
+from tilewright.shapes.lists import NO_LISTS, Lists
 from tilewright.system.files import need_file
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ class Compilation:
     """Predicted seconds of the host's operations by their place in the network, where the machine
     describes its host (``Machine.host``)."""
 
+    lists: Lists = NO_LISTS
+    """The model's sequences, of which inputs and outputs are elements."""
     loops: Mapping[str, LoopBody] = field(default_factory=dict[str, "LoopBody"])
     """The bodies of the network's loops by the symbols of their kernels, for targets that write
     loops themselves (``Target.writes_loops``)."""

@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.frontends.limits import shown
 from tilewright.frontends.onnx.lowering import Lowering
+from tilewright.graph.joined_axes import Ends
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -34,7 +35,7 @@ class Decided:
     rooms: dict[str, int] = field(default_factory=dict[str, int])
     sizes: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """The value of each size, int64 and of rank 0."""
-    ends: dict[SSAValue, dict[int, str]] = field(default_factory=dict[SSAValue, dict[int, str]])
+    ends: dict[SSAValue, Ends] = field(default_factory=dict[SSAValue, Ends])
     """The axes that end early of results that data give their sizes, with the sizes' names."""
 
     def check(self) -> None:

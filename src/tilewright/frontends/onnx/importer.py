@@ -18,7 +18,13 @@ from tilewright.frontends.loops import LEAST_ROUNDS
 from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
 from tilewright.frontends.onnx.decided import Decided
-from tilewright.frontends.onnx.interface import Constants, given_arrays, inputs_of, outputs_of
+from tilewright.frontends.onnx.interface import (
+    Constants,
+    given_arrays,
+    inputs_of,
+    outputs_of,
+    tensor_type_of,
+)
 from tilewright.frontends.onnx.lowering import dtype_of
 from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
@@ -33,6 +39,7 @@ from tilewright.graph.run_sizes import OutputEnd, follow_sizes
 from tilewright.ir import Context, ModuleOp, PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes.forms import Shapes
+from tilewright.shapes.lists import Lists
 
 
 def import_onnx(
@@ -89,6 +96,13 @@ def _with_sizes(
     return importer, module, follow_sizes(network, weights, decided.sizes, decided.ends, others)
 
 
+def _listed(values: dict[str, Item | Unknown], name: str, length: int) -> ValueList | Unknown:
+    """The sequence of inputs ``NAME.0``, ``NAME.1``, ..., which have no other name in the model."""
+    items = [values.pop(f"{name}.{number}") for number in range(length)]
+    tensors = tuple(item for item in items if isinstance(item, SSAValue | Constant))
+    return ValueList(tensors) if len(tensors) == length else UNKNOWN
+
+
 class _Importer:
     """The state of one import."""
 
@@ -111,10 +125,13 @@ class _Importer:
         self.empty: list[EmptyOutput] = []
         self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
-        arrays = {**stored, **given_arrays(self.graph, constants)}
-        stored_names = set(tensors) | set(arrays)
-        inputs, rooms = inputs_of(self.graph, stored_names, shapes, self.problems, self.notes)
-        self.decided = Decided(rooms, smaller or "")
+        given = given_arrays(self.graph, constants)
+        arrays = {**stored, **{name: array for name, array in given.items() if array is not None}}
+        known = {*tensors, *stored, *given}
+        inputs, settled = inputs_of(self.graph, known, shapes, self.problems, self.notes)
+        self.decided = Decided(settled.rooms, smaller or "")
+        absent = dict.fromkeys(given.keys() - arrays)
+        self.lists = Lists(inputs={**settled.lengths, **absent})
         self.outputs = outputs_of(self.graph, self.problems)
         kinds = {name: kind for name, kind in inputs.items() if kind is not None}
         for name in [name for name, kind in kinds.items() if 0 in kind.get_shape()]:
@@ -128,6 +145,10 @@ class _Importer:
         values: dict[str, Item | Unknown] = dict.fromkeys(inputs, UNKNOWN)
         values.update(self.network.operator.inputs)
         values.update({name: Constant(array, name) for name, array in arrays.items()})
+        for name, length in self.lists.inputs.items():
+            values[name] = Absent() if length is None else _listed(values, name, length)
+        missing = (value.name for value in self.graph.input if value.name not in known)
+        values = dict.fromkeys(missing, UNKNOWN) | values
         self.scope = Scope(values, tensors)
         self.body = Body(
             self.network,
@@ -139,12 +160,11 @@ class _Importer:
     def module(self) -> ModuleOp:
         """The model as a network with all of its loops; raises TilewrightError."""
         self.body.run(self._ordered(), self.scope, self.outputs)
-        results = [self._output(name) for name in self.outputs]
+        results = {name: self._output(name, item) for name, item in self._results().items()}
         if self.problems:
             raise TilewrightError(self.problems)
-        values = [value for value in results if value is not None]
-        empty = {output.name for output in self.empty}
-        names: list[PythonValue] = [name for name in self.outputs if name not in empty]
+        names: list[PythonValue] = [name for name, value in results.items() if value is not None]
+        values = [value for value in results.values() if value is not None]
         self.network.operator.properties["output_names"] = to_attribute(names)
         self.decided.check()
         return self.network.finish(values)
@@ -164,6 +184,7 @@ class _Importer:
             nodes=tuple(named),
             files=self.source.files.mapped,
             empty=tuple(self.empty),
+            lists=self.lists,
         )
 
     def _initializers(self) -> dict[str, TensorProto]:
@@ -208,9 +229,34 @@ class _Importer:
             self.notes.append(f"{len(ordered) - len(live)} nodes lead to no output; left out")
         return live
 
-    def _output(self, name: str) -> SSAValue | None:
-        """The tensor that an output stands for; None if it was refused."""
-        value = self.body.value(name, self.scope)
+    def _results(self) -> dict[str, Item | Unknown]:
+        """What the outputs stand for by name, each element of a sequence for itself."""
+        results: dict[str, Item | Unknown] = {}
+        kinds = {value.name: value.type for value in self.graph.output}
+        for name in self.outputs:
+            item, kind = self.body.value(name, self.scope), kinds[name]
+            other = isinstance(item, ValueList) != tensor_type_of(kind)[1]
+            if isinstance(item, Absent):
+                other = not kind.HasField("optional_type")
+            if other and kind.WhichOneof("value") and not isinstance(item, Unknown):
+                reason = "a sequence, an optional or a tensor is declared, and another computed"
+                self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))
+                continue
+            parts = {name: item}
+            if isinstance(item, ValueList):
+                parts = {f"{name}.{n}": element for n, element in enumerate(item.items)}
+                self.lists.outputs[name] = len(parts)
+            elif isinstance(item, Absent):
+                parts = {}
+                self.lists.outputs[name] = None
+            for twice in results.keys() & parts:
+                reason, where = "a sequence has an element of this name", f"output {shown(twice)}"
+                self.problems.append(Problem("onnx-duplicate-name", reason, where))
+            results |= parts
+        return results
+
+    def _output(self, name: str, value: Item | Unknown) -> SSAValue | None:
+        """The tensor that an output stands for; None if it was refused, or is empty."""
         if isinstance(value, Constant) and value.array.dtype.kind == "O":
             self.problems.append(Problem("onnx-dtype", "it is text", f"output {shown(name)}"))
             return None
@@ -224,11 +270,7 @@ class _Importer:
                 )
                 return None
             return self.network.weight(value.array, value.name)
-        if isinstance(value, ValueList | Absent):
-            reason = "it is a sequence or an optional, and no tensor"
-            self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))
-            return None
-        if isinstance(value, Unknown):
+        if isinstance(value, Unknown | ValueList | Absent):
             if not self.problems:
                 reason = "what makes it was left out"
                 self.problems.append(
@@ -241,7 +283,9 @@ class _Importer:
     def _check_output(self, name: str, dtype: np.dtype[Any]) -> None:
         """Compare what is computed with what the model declares."""
         for value in self.graph.output:
-            kind = DTYPES.get(value.type.tensor_type.elem_type)
-            if value.name == name and kind is not None and kind != dtype:
+            of, listed = tensor_type_of(value.type)
+            kind = DTYPES.get(of.tensor_type.elem_type)
+            meant = name.rpartition(".")[0] if listed else name
+            if value.name == meant and kind is not None and kind != dtype:
                 reason = f"it is declared as {kind}, and computed as {dtype}"
                 self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from onnx import GraphProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, TensorProto, TypeProto, ValueInfoProto
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.limits import shown
@@ -20,7 +20,7 @@ from tilewright.frontends.onnx.tensors import DTYPES, checked_size, type_name
 from tilewright.ir import TensorType
 from tilewright.ir.types import Array, element_of, tensor
 from tilewright.shapes.forms import Bounds, Shapes
-from tilewright.shapes.settlement import Signature, TensorDims, settle
+from tilewright.shapes.settlement import Settled, Signature, TensorDims, settle
 
 Shape = tuple[int, ...]
 
@@ -50,18 +50,26 @@ def _stated(value: ValueInfoProto) -> TensorDims:
 
     Exporters write 0 for a batch that they do not know: a first size of 0 is open, any other is of
     a tensor without elements."""
-    kind = value.type.tensor_type
+    of, listed = tensor_type_of(value.type)
+    kind = of.tensor_type
     element = DTYPES.get(kind.elem_type)
     dtype = "" if element is None else str(element)
     if not kind.HasField("shape"):
-        return TensorDims(value.name, None, dtype)
+        return TensorDims(value.name, None, dtype, listed=listed)
     dims = tuple(
         dim.dim_value
         if dim.dim_value > 0 or (axis and dim.HasField("dim_value") and not dim.dim_value)
         else _named(dim.dim_param) or f"{value.name}.{axis}"
         for axis, dim in enumerate(kind.shape.dim)
     )
-    return TensorDims(value.name, dims, dtype)
+    return TensorDims(value.name, dims, dtype, listed=listed)
+
+
+def tensor_type_of(kind: TypeProto) -> tuple[TypeProto, bool]:
+    """The type of what an optional or a sequence holds, and True for a sequence."""
+    inner = kind.optional_type.elem_type if kind.HasField("optional_type") else kind
+    listed = inner.HasField("sequence_type")
+    return (inner.sequence_type.elem_type if listed else inner), listed
 
 
 def _named(dim: str) -> str:
@@ -75,21 +83,22 @@ def inputs_of(
     shapes: Shapes | None,
     problems: list[Problem],
     notes: list[str],
-) -> tuple[dict[str, Type | None], Mapping[str, int]]:
-    """Types of the inputs, in the model's order, without those that ``constants`` names; and the
-    rooms that ``shapes`` gives sizes that data decide.
+) -> tuple[dict[str, Type | None], Settled]:
+    """Types of the inputs, in the model's order, without those that ``constants`` names; and all
+    that ``shapes`` settles. Of a sequence each element is an input.
 
     A free dim that is only ever first becomes 1, or the least that its bounds allow, which is
     added to ``notes``; other free dims need ``shapes``. What is refused is added to ``problems``,
     and its type is None.
     """
     proper = [value for value in graph.input if value.name not in constants]
+    settled = settle([_stated(value) for value in proper], shapes, problems, computed_names(graph))
+    proper = [element for value in proper for element in _elements(value, settled.lengths)]
     counts = Counter(value.name for value in proper)
     for name in (name for name, count in counts.items() if count > 1):
         problems.append(
             Problem("onnx-duplicate-name", "it is declared twice", f"input {shown(name)}")
         )
-    settled = settle([_stated(value) for value in proper], shapes, problems, computed_names(graph))
     leading = settled.leading()
     inputs: dict[str, Type | None] = {}
     for value in proper:
@@ -101,7 +110,14 @@ def inputs_of(
         except TilewrightError as error:
             problems.extend(error.problems)
             inputs[value.name] = None
-    return inputs, settled.rooms
+    return inputs, settled
+
+
+def _elements(value: ValueInfoProto, lengths: Mapping[str, int]) -> list[ValueInfoProto]:
+    """An input as tensors: what it holds, or, of a sequence, all elements."""
+    kind, listed = tensor_type_of(value.type)
+    names = [f"{value.name}.{n}" for n in range(lengths.get(value.name, 0))]
+    return [ValueInfoProto(name=n, type=kind) for n in (names if listed else [value.name])]
 
 
 def _shape(
@@ -159,18 +175,19 @@ def outputs_of(graph: GraphProto, problems: list[Problem]) -> list[str]:
     return names
 
 
-Constants = Mapping[str, ArrayLike | str]
-"""An input's name -> its value; text lists numbers, separated by commas, as ``1,3,64,64``."""
+Constants = Mapping[str, ArrayLike | str | None]
+"""An input's name -> its value; text lists numbers, separated by commas, as ``1,3,64,64``. None, or
+``none``, is an optional that holds nothing."""
 
 
-def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Array]:
-    """The values as arrays of the inputs' element types and ranks.
+def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Array | None]:
+    """The values as arrays of the inputs' element types and ranks; None for absent optionals.
 
     One number is also a list of one, where the model asks for a list. Raises TilewrightError
     (``input-name``, ``input-dtype``, ``input-shape``, ``onnx-dtype``).
     """
     declared = {value.name: value for value in graph.input}
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, Array | None] = {}
     for name, value in (constants or {}).items():
         if name not in declared:
             listed = ", ".join(shown(each) for each in list(declared)[:20])
@@ -179,9 +196,16 @@ def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Ar
     return arrays
 
 
-def _array(declared: ValueInfoProto, value: ArrayLike | str) -> Array:
+def _array(declared: ValueInfoProto, value: ArrayLike | str | None) -> Array | None:
     where = f"constant {shown(declared.name)}"
-    kind = declared.type.tensor_type
+    of, listed = tensor_type_of(declared.type)
+    kind = of.tensor_type
+    if value is None or (isinstance(value, str) and value == "none"):
+        if not declared.type.HasField("optional_type"):
+            raise refuse("input-dtype", "only an optional may hold nothing", where)
+        return None
+    if listed:
+        raise refuse("onnx-dtype", "a sequence is not made constant", where)
     text = kind.elem_type == TensorProto.STRING
     if kind.elem_type not in DTYPES and not text:
         raise refuse("onnx-dtype", f"elements are {type_name(kind.elem_type)}", where)

@@ -18,7 +18,7 @@ from tilewright.frontends.limits import MAX_ROUNDS
 from tilewright.frontends.loops import LEAST_ROUNDS, BodyBuilder, Scanned
 from tilewright.frontends.onnx.decided import Decided, ended, first, room
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.sequences import Item, tensor_of
+from tilewright.frontends.onnx.sequences import Absent, Item, ValueList, tensor_of
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -32,6 +32,8 @@ def loop_of_run(call: Call) -> Sequence[Item] | None:
     """Rounds of which a run decides how many it takes, up to the most that there may be: after its
     last one a run keeps what is carried as it is."""
     graph, at, (limit, *others) = call.graph("body"), call.at, call.operands
+    if any(isinstance(value, ValueList | Absent) for value in others[1:]):
+        raise at.refuse("a run decides its rounds, and they carry a sequence", code="onnx-shape")
     state = [tensor_of(at, value) for value in others[1:] if value is not None]
     rows = len(graph.output) - 1 - len(state)
     most = None

@@ -77,7 +77,7 @@ def write_package(
         write_weights(compilation, weights_file)
     identity = checksum_of(weights_file) if weights else None
     memory = package_bytes(compilation)
-    values = network_values(prefix, inputs, outputs, steps, form, names)
+    values = network_values(prefix, inputs, outputs, steps, form, names, compilation.lists)
     values["loops"] = "\n".join(writer.loops)
     values |= weight_values(form, *memory, identity)
     run = text("network.c", values)

@@ -11,6 +11,7 @@ from tilewright.codegen.host.ports import NamedPort
 from tilewright.codegen.program.interface import ALIGNMENT, CompiledKernel, Form
 from tilewright.memory.alignment import align_up
 from tilewright.numerics.codes import FORMATS
+from tilewright.shapes.lists import Lists
 from tilewright.system.template import filled
 from tilewright.targets.cpu.copies import divided, enter_text, leave_text
 from tilewright.targets.cpu.headers import SUPPORT
@@ -56,9 +57,10 @@ def network_values(
     steps: Sequence[Step],
     form: Form,
     sizes: Mapping[str, str],
+    lists: Lists,
 ) -> dict[str, object]:
     """The values of the header and the source of a network; ``sizes`` are the C names of the sizes
-    of a run."""
+    of a run, ``lists`` the sequences of which ports are elements."""
     ports, upper = [*inputs, *outputs], prefix.upper()
     taken = [f"const {port.c_type} *{port.identifier}" for port in inputs]
     given = [f"{port.c_type} *{port.identifier}" for port in outputs]
@@ -78,7 +80,7 @@ def network_values(
         "file": form.weights == "file",
         "steps": len(steps),
         "last": len(steps) - 1,
-        "ports": "\n".join(_port_text(upper, port, port in outputs) for port in ports),
+        "ports": "\n".join(_port_text(upper, port, port in outputs, lists) for port in ports),
         "listed": ", ".join([*taken, *given, *asked]) or "void",
         "parameters": "".join(f", {parameter}" for parameter in (*taken, *given, *asked)),
         "fields": "\n".join(f"    {parameter};" for parameter in (*taken, *given, *asked)),
@@ -110,16 +112,16 @@ def network_values(
     }
 
 
-def _port_text(upper: str, port: NamedPort, is_output: bool) -> str:
+def _port_text(upper: str, port: NamedPort, is_output: bool, lists: Lists) -> str:
     extents = [
         f"{comment(port.ends[axis])} (up to {extent})" if axis in port.ends else str(extent)
         for axis, extent in enumerate(port.shape)
     ]
     shape = " x ".join(extents) or "one element"
     coded = ", each a code in the lowest bits of a byte" if port.dtype in FORMATS else ""
-    about = (
-        f"{'Output' if is_output else 'Input'} {comment(port.name)}: {port.dtype}, {shape}{coded}."
-    )
+    element = comment(lists.element(port.name, is_output))
+    name = comment(port.name) + (f", {element}" if element else "")
+    about = f"{'Output' if is_output else 'Input'} {name}: {port.dtype}, {shape}{coded}."
     return f"/* {about} */\n#define {_elements(upper, port)} {port.elements}"
 
 

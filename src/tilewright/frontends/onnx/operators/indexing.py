@@ -11,13 +11,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.frontends.moves import element_at, elements_along, flat_places, number
+from tilewright.frontends.moves import cut, element_at, elements_along, flat_places, number
 from tilewright.frontends.onnx.decided import first, sizes_decided
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.frontends.onnx.operators.run_sizes import compress_of_run, top_of_run
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
+
+MOST_ROWS = 64
+"""Rows of a matrix that are taken one after another where data decide the number of columns."""
 
 
 def places_of(at: Lowering, index: int, extents: Sequence[int] | int) -> SSAValue:
@@ -166,9 +169,22 @@ def top_k(at: Lowering) -> Sequence[Value]:
     places = order
     if sizes_decided(at):
         places = first(at, order, axis, counts[0])  # There are as many, whatever the size is.
+        if len(shape) == 2 and shape[1 - axis] <= MOST_ROWS:
+            return [_row_by_row(at, x, places, 1 - axis), places]
     elif counts[0] < shape[axis]:
         places = at.emit("slice", order, starts=[0], ends=[counts[0]], axes=(axis,), steps=[1])
     return [elements_along(at, x, places, axis), places]
+
+
+def _row_by_row(at: Lowering, x: SSAValue, places: SSAValue, rows: int) -> SSAValue:
+    """The elements of each row of a matrix at the places of that row, where ``rows`` is their axis:
+    no reshape joins it with one whose size data decide."""
+    found: list[Value] = []
+    for begin in range(shape_of(x)[rows]):
+        pair = (cut(at, value, {rows: (begin, begin + 1, 1)}) for value in (x, places))
+        row, where = (at.reshape(value, (math.prod(shape_of(value)),)) for value in pair)
+        found.append(at.emit("gather", row, where, axis=0))
+    return at.stored(at.joined(found, rows, new=True))
 
 
 def trilu(at: Lowering) -> Value:
