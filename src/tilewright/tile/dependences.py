@@ -34,14 +34,9 @@ class Dependences:
                     leader = leader_of(op) if isinstance(op, MoveOp) else op
                     self.filled.setdefault(leader, []).append(buffer)
 
-    def foreign(self, buffer: BufferOp, engine: str) -> dict[str, int]:
-        """Engine -> position in the text of the last user of a buffer on it; without ``engine``."""
-        engines: dict[str, int] = {}
-        for user in self.users[buffer]:
-            name = user.engine.data
-            if name != engine:
-                engines[name] = max(engines.get(name, 0), self.position[user])
-        return engines
+    def foreign(self, buffer: BufferOp, engine: str) -> bool:
+        """Return True if another engine uses a buffer."""
+        return any(user.engine.data != engine for user in self.users[buffer])
 
 
 def visits(buffer: BufferOp) -> int:
