@@ -8,8 +8,8 @@ from benchmarks.papers.dlir.passes.containers import GROUPING
 from tilewright.ir import StringAttr, integer
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
+from tilewright.tile.dependences import visits
 from tilewright.tile.dialect import BufferOp, ProgramOp
-from tilewright.tile.implied import visits
 from tilewright.tile.passes.base import TilePass
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tilewright.machine import Machine
 from tilewright.planning.cost.bounds import main_bandwidth
 from tilewright.planning.cost.pipeline import Pipeline, transfer_cycles
 from tilewright.planning.space.cells import Cells, cells_of
@@ -21,11 +20,6 @@ from tilewright.planning.space.tilings import Space
 
 TIE = 0.003
 """Share of the transfer time that is added to the cost."""
-
-
-def cost_of(cycles: float, moved: float, machine: Machine) -> float:
-    """The cost of a schedule that takes ``cycles`` and moves ``moved`` bytes of main memory."""
-    return cycles + TIE * moved / main_bandwidth(machine)
 
 
 @dataclass(frozen=True)

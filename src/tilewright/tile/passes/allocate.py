@@ -19,6 +19,7 @@ from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.planning.space.levels import on_the_way
 from tilewright.tile.circular import circle_of
+from tilewright.tile.dependences import visits
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -29,7 +30,6 @@ from tilewright.tile.dialect import (
     program_of,
     scopes_of,
 )
-from tilewright.tile.implied import visits
 from tilewright.tile.iteration import nest_rows
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import computes_of, users_of

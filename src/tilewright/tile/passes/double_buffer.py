@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tilewright.ir import integer
 from tilewright.machine import Machine
+from tilewright.tile.dependences import visits, visits_of_part
 from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp
-from tilewright.tile.implied import visits, visits_of_part
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import leader_of, moves_of
 

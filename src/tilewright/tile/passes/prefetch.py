@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tilewright.ir import UnitAttr
 from tilewright.machine import Machine
+from tilewright.tile.dependences import visits
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
-from tilewright.tile.implied import visits
 from tilewright.tile.passes.base import TilePass
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tilewright.ir import to_attribute
 from tilewright.machine import Machine
+from tilewright.tile.dependences import Dependences, visits
 from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
-from tilewright.tile.implied import Dependences, visits
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import ROWS, Command, fills, is_out_of_order, leader_of
@@ -24,21 +24,13 @@ class Synchronise(TilePass):
 
     An engine runs its commands in program order, so waits stand between engines only: whoever
     reads a buffer waits until it is ``ready``, whoever fills it until its slot is ``free``. A wait
-    is left out when another one implies it:
+    is left out when another one implies it: of several fills by one engine, the latest is waited
+    for; a buffer that is filled no more often than it has slots is always free; and of programs
+    with at most ``PROVEN`` executions, each wait without which the proof (races.py) still holds.
 
-    - of several fills by one engine, the latest is waited for;
-    - a buffer that is filled no more often than it has slots is always free;
-    - a fill need not wait for users that earlier fills of its engine have waited for: those before
-      it in its block, those after it in the visit before, those of loops within;
-    - where one engine stores and loads, what was loaded after a store says that it is done.
-
-    Where operands pass several memories, chains of three engines and more imply further waits: of
-    programs with at most ``PROVEN`` executions, each wait without which the proof (races.py) still
-    holds is left out, too.
-
-    Without ``fewest`` these stay: that is shorter, and they take no time where commands wait
-    themselves. With ``every`` all do: no rule that counts visits holds for a program that also
-    runs with fewer indices of some dims.
+    Without ``fewest`` the last of these stay: that is shorter, and they take no time where commands
+    wait themselves. With ``every`` all fills are waited for: which is the latest differs where a
+    program also runs with fewer indices of some dims.
 
     Machines without synchronisation (``synchronisation = "none"``) get no waits, nor do programs
     with an issuer, whose order says most (assign-events adds the rest).
@@ -83,17 +75,10 @@ class Synchronise(TilePass):
             else:
                 ready = _ready(op, dependences, every=self.every)
                 waits = [f"ready {buffer.symbol.data}" for buffer in ready]
-                waits += [
-                    f"free {buffer.symbol.data}"
-                    for buffer in _free(op, ready, dependences, self.every)
-                ]
+                waits += [f"free {buffer.symbol.data}" for buffer in _free(op, dependences)]
             if waits:
                 op.properties["waits"] = to_attribute(tuple(waits))
-        if (
-            self.fewest
-            and not by_rows
-            and any(b.outer_buffer is not None for b in dependences.buffers)
-        ):
+        if self.fewest and not by_rows:
             _prune(program, dependences.commands)
 
 
@@ -157,19 +142,11 @@ def _is_reused(buffer: BufferOp) -> bool:
     return visits(buffer) > buffer.slot_count
 
 
-def _free(op: Command, ready: list[BufferOp], known: Dependences, every: bool) -> list[BufferOp]:
-    """The buffers whose users an operation waits for, because it fills their memory.
-
-    ``ready`` are those whose content it waits for, which may imply a wait unless ``every`` is
-    asked for.
-    """
+def _free(op: Command, known: Dependences) -> list[BufferOp]:
+    """The buffers whose users an operation waits for, because it fills their memory."""
     filled = known.filled.get(op, [])
     waits = [
-        buffer
-        for buffer in filled
-        if known.foreign(buffer, op.engine.data)
-        and _is_reused(buffer)
-        and (every or not known.is_implied(op, buffer, ready))
+        buffer for buffer in filled if known.foreign(buffer, op.engine.data) and _is_reused(buffer)
     ]
     return waits + _replaced(op, filled, known)
 

@@ -13,8 +13,8 @@ from tilewright.targets.cambricon.lowering.prefetch import (
 )
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
+from tilewright.tile.dependences import visits
 from tilewright.tile.dialect import BufferOp
-from tilewright.tile.implied import visits
 
 
 class WeightPlaces:
