@@ -1,4 +1,4 @@
-"""From a GGUF file to a package: networks of one token and of a chunk, and the C around them.
+"""From a decoder to a package: networks of one token and of a chunk, and the C around them.
 
 Both have their cache in the same lasting memory, and weights in the same form, so that they share
 one file; where their weights lie otherwise (plain floats, whose layout depends on the rows that a
@@ -11,17 +11,19 @@ import filecmp
 import shutil
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tilewright.codegen.program.interface import ALIGNMENT, WEIGHTS_FILE, Form
 from tilewright.compiler.api import compile
 from tilewright.errors import refuse
-from tilewright.frontends.gguf.llama import Llama, chunk_network
-from tilewright.frontends.gguf.reader import GgufFile, read_gguf
+from tilewright.frontends.language import open_decoder
+from tilewright.frontends.language.decoder import FILE, Decoder
+from tilewright.frontends.language.network import chunk_network
 from tilewright.graph.names import chosen_name, network_name
 from tilewright.graph.operations.decoding import KEYS
-from tilewright.llm.manifest import Manifest, TokenizerData
+from tilewright.llm.manifest import Manifest
 from tilewright.memory.alignment import align_up
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.runtime.manifest import MANIFEST, PROGRAM
@@ -45,42 +47,52 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def compile_model(
-    model: Path,
-    directory: Path,
+    model: Any,
+    directory: str | Path,
     *,
     context: int | None = None,
     chunk: int = CHUNK,
+    quantise: str = "none",
     cpu: str | None = None,
     name: str | None = None,
     progress: Progress = quiet,
 ) -> None:
-    """Compile a GGUF file of Llama's architecture into a package in ``directory``.
+    """Compile a language model of Llama's kind into a package in ``directory``.
 
+    ``model`` is a GGUF file, a folder as Hugging Face ships it (``config.json``,
+    ``model.safetensors``), a decoder in ONNX, or a causal language model of transformers.
     ``context`` tokens have room in the cache: by default those that the model was trained for, but
-    ``CONTEXT`` at most. Raises TilewrightError.
+    ``CONTEXT`` at most. ``quantise`` puts matrices of floats into blocks of 8 bits (``q8_0``) or 4
+    (``q4_0``). Raises TilewrightError.
     """
-    file = read_gguf(model)
-    sizes = Llama.of(file)
-    tokens = align_up(context or min(sizes.context, CONTEXT), KEYS)
+    decoder = open_decoder(model).quantised(quantise)
+    sizes, asked = decoder.sizes, context or min(decoder.sizes.context, CONTEXT)
+    tokens = align_up(asked, KEYS)
     if not 1 <= tokens <= 1 << 20 or not 1 <= chunk <= tokens:
         raise refuse("llm-context", f"chunks of {chunk} in a context of {context}", "--context")
-    name = network_name(model.stem) if name is None else chosen_name(name)
-    with replacing(directory) as fresh, temporary_folder() as scratch:
+    if sizes.window is not None and asked > sizes.window:
+        raise decoder.refuse(
+            f"its attention sees {sizes.window} tokens, fewer than {asked}", code="llm-context",
+            help=f"give a context of {sizes.window} at most",
+        )  # fmt: skip
+    if name is None:
+        name = network_name(Path(model).stem if isinstance(model, str | Path) else "model")
+    else:
+        name = chosen_name(name)
+    with replacing(Path(directory)) as fresh, temporary_folder() as scratch:
         parts: dict[str, Path] = {}
         for part, rows in (("step", 1), ("prefill", chunk)):
             progress(f"compile the {part} network", 0, 0)
             symbol = f"{name}_{part}"
-            network = chunk_network(file, sizes, rows=rows, context=tokens, name=symbol)
+            network = chunk_network(decoder, rows=rows, context=tokens, name=symbol)
             parts[part] = scratch / part
             compile(network, "cpu", cpu=cpu, directory=parts[part], name=symbol, progress=progress)
-        _write(fresh, parts, file, sizes, Manifest(name, tokens, chunk, sizes.vocabulary))
+        _write(fresh, parts, decoder, Manifest(name, tokens, chunk, sizes.vocabulary))
 
 
-def _write(
-    fresh: Path, parts: dict[str, Path], file: GgufFile, sizes: Llama, manifest: Manifest
-) -> None:
+def _write(fresh: Path, parts: dict[str, Path], decoder: Decoder, manifest: Manifest) -> None:
     """The package, from those of its networks."""
-    program = fresh / PROGRAM
+    program, sizes = fresh / PROGRAM, decoder.sizes
     programs = {part: place / PROGRAM for part, place in parts.items()}
     facts = {part: read_manifest(place) for part, place in programs.items()}
     for place in programs.values():
@@ -117,9 +129,11 @@ def _write(
         cache_bytes=cache,
         memory_bytes=max(each.workspace_bytes for each in facts.values()),
         scratch_bytes=max(each.scratch_bytes for each in facts.values()),
-        tokenizer=TokenizerData.of(file.fields),
+        tokenizer=decoder.tokenizer,
     )
     (fresh / MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    if decoder.vocabulary_file:
+        (fresh / FILE).write_text(decoder.vocabulary_file, encoding="utf-8")
 
 
 def _write_weights(
