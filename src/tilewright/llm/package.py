@@ -53,6 +53,7 @@ def compile_model(
     context: int | None = None,
     chunk: int = CHUNK,
     quantise: str = "none",
+    tokenizer: Any = None,
     cpu: str | None = None,
     name: str | None = None,
     progress: Progress = quiet,
@@ -60,12 +61,13 @@ def compile_model(
     """Compile a language model of Llama's kind into a package in ``directory``.
 
     ``model`` is a GGUF file, a folder as Hugging Face ships it (``config.json``,
-    ``model.safetensors``), a decoder in ONNX, or a causal language model of transformers.
+    ``model.safetensors``), a decoder in ONNX, or a causal language model of transformers, whose
+    ``tokenizer`` (of transformers, too) may be given beside it.
     ``context`` tokens have room in the cache: by default those that the model was trained for, but
     ``CONTEXT`` at most. ``quantise`` puts matrices of floats into blocks of 8 bits (``q8_0``) or 4
     (``q4_0``). Raises TilewrightError.
     """
-    decoder = open_decoder(model).quantised(quantise)
+    decoder = open_decoder(model, tokenizer).quantised(quantise)
     sizes, asked = decoder.sizes, context or min(decoder.sizes.context, CONTEXT)
     tokens = align_up(asked, KEYS)
     if not 1 <= tokens <= 1 << 20 or not 1 <= chunk <= tokens:

@@ -8,15 +8,15 @@ from typing import Any
 from tilewright.frontends.language.decoder import Decoder
 
 
-def open_decoder(model: Any) -> Decoder:
+def open_decoder(model: Any, tokenizer: Any = None) -> Decoder:
     """The model of a GGUF file, a folder of Hugging Face, an ONNX file or a torch module.
 
-    Raises TilewrightError.
+    ``tokenizer`` is that of a module. Raises TilewrightError.
     """
     if not isinstance(model, str | Path):
         from tilewright.frontends.language.transformers import decoder_of_module
 
-        return decoder_of_module(model)
+        return decoder_of_module(model, tokenizer)
     path = Path(model)
     if path.is_dir() or path.name == "config.json":
         from tilewright.frontends.language.transformers import decoder_of_folder

@@ -28,6 +28,9 @@ TABLES = ("token_embd.weight", "output.weight")
 LARGEST = 1 << 24
 """Any size of a model at most."""
 
+LAYERS = 1 << 12
+"""Layers of a model at most."""
+
 
 class TokenizerData(msgspec.Struct, forbid_unknown_fields=True):
     """A vocabulary: as GGUF files have it (``tokenizer.ggml``), or a ``tokenizer.json``."""
@@ -55,6 +58,8 @@ class Tensor(NamedTuple):
 
     shape: tuple[int, ...]
     read: Callable[[], Blocks | Array]
+    name: str = ""
+    """Name in messages, where it is not GGUF's."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ class Decoder:
         """The model itself; refuses (``llm-model``) sizes that do not fit each other."""
         s = self.sizes
         for name in ("layers", "width", "inner", "heads", "groups", "size", "vocabulary"):
-            if not 0 < getattr(s, name) <= LARGEST:
+            if not 0 < getattr(s, name) <= (LAYERS if name == "layers" else LARGEST):
                 raise self.refuse(f"its {name} are {getattr(s, name)}")
         if s.heads % s.groups or s.size % 2 or s.heads * s.size > LARGEST:
             raise self.refuse(f"{s.heads} heads of {s.size}, {s.groups} of keys")
@@ -118,6 +123,7 @@ class Decoder:
             raise self.refuse(f"it has no tensor {name}")
         found = self.tensors[name]
         if found.shape != shape:
+            name = found.name or name
             raise self.refuse(f"{name} has shape {list(found.shape)}, not {list(shape)}")
         array = found.read()
         if len(shape) == 1 and isinstance(array, np.ndarray):
@@ -147,7 +153,7 @@ class Decoder:
                     raise self.refuse(reason, code="llm-quantise", help="quantise none")
                 return quantised(np.asarray(array, np.float32), bits)
 
-            return Tensor(tensor.shape, read)
+            return tensor._replace(read=read)
 
         tensors = {n: made(n, t) if len(t.shape) == 2 else t for n, t in self.tensors.items()}
         return replace(self, tensors=tensors)
