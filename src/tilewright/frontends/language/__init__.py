@@ -18,12 +18,14 @@ def open_decoder(model: Any, tokenizer: Any = None) -> Decoder:
 
         return decoder_of_module(model, tokenizer)
     path = Path(model)
+    if path.is_dir() and not any(path.glob("*.safetensors*")) and (path / "model.onnx").is_file():
+        path = path / "model.onnx"
     if path.is_dir() or path.name == "config.json":
         from tilewright.frontends.language.transformers import decoder_of_folder
 
         return decoder_of_folder(path if path.is_dir() else path.parent)
     if path.suffix.lower() == ".onnx":
-        from tilewright.frontends.onnx.decoder import decoder_of_onnx
+        from tilewright.frontends.language.onnx import decoder_of_onnx
 
         return decoder_of_onnx(path)
     from tilewright.frontends.gguf import decoder_of, read_gguf

@@ -37,17 +37,21 @@ WEIGHTS = "model.safetensors"
 FLOATS = ("F16", "F32", "BF16", "F64", "float16", "float32", "bfloat16", "float64")
 """Elements of weights that are read, as safetensors and NumPy name them."""
 
+Vocabulary = tuple[TokenizerData, str]
+"""Tokens that end texts, and the text of a ``tokenizer.json``, which may be empty."""
+
 _ATTENTION = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output"}
 
 
 @dataclass(frozen=True)
-class _Config:
-    """The fields of a configuration."""
+class Config:
+    """The fields of a model's configuration, checked as they are read."""
 
     title: str
     fields: Mapping[str, Any]
 
     def refuse(self, reason: str, *, code: str = "llm-model", help: str = "") -> TilewrightError:
+        """The refusal of the model; ``raise config.refuse(...)``."""
         return refuse(code, reason, self.title, help)
 
     def get(self, key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
@@ -77,27 +81,30 @@ class _Config:
             raise self.refuse("its weights are quantised", code="llm-architecture", help=help)
         heads, width = get("num_attention_heads", int), get("hidden_size", int)
         size = get("head_dim", int, max(width // max(heads, 1), 1))
-        layers = {str(each) for each in get("layer_types", list, [])}
-        if layers - {"full_attention", "sliding_attention"}:
-            raise self.refuse(f"layers of {shown(str(sorted(layers)))}", code="llm-architecture")
-        slides = self.fields.get("use_sliding_window", kind == "mistral")
-        window = self.fields.get("sliding_window") if slides else None
-        if window is None and "sliding_attention" in layers:
-            window = get("sliding_window", int)
         return Sizes(
             get("num_hidden_layers", int), width, get("intermediate_size", int),
             heads, get("num_key_value_heads", int, heads), size,
             get("vocab_size", int), get("max_position_embeddings", int),
             float(get("rms_norm_eps", (int, float))),
-            None if window is None else get("sliding_window", int),
+            self.window(),
         )  # fmt: skip
+
+    def window(self) -> int | None:
+        """Tokens that attention sees; None if it sees all."""
+        layers = {str(each) for each in self.get("layer_types", list, [])}
+        if layers - {"full_attention", "sliding_attention"}:
+            raise self.refuse(f"layers of {shown(str(sorted(layers)))}", code="llm-architecture")
+        slides = self.fields.get("use_sliding_window", self.fields.get("model_type") == "mistral")
+        if "sliding_attention" in layers or (slides and self.fields.get("sliding_window")):
+            return self.get("sliding_window", int)
+        return None
 
     def turns(self, size: int) -> Array:
         """Frequencies of rotations: plain ones, divided by a factor, or as Llama 3.1 has them."""
         rope = self.fields.get("rope_parameters") or self.fields.get("rope_scaling") or {}
         if not isinstance(rope, dict):
             raise self.refuse(f"its rotations are {shown(str(rope))}")
-        stated = _Config(self.title, {"rope_theta": self.fields.get("rope_theta"), **rope})
+        stated = Config(self.title, {"rope_theta": self.fields.get("rope_theta"), **rope})
         kind = str(rope.get("rope_type", rope.get("type", "default")))
         plain = frequencies(float(stated.get("rope_theta", (int, float), 10000.0)), size)
         if kind == "default":
@@ -146,7 +153,7 @@ class _Config:
                     names[f"{one}ffn_{part}.bias"] = f"{other}mlp.{part}_proj.bias"
         return names
 
-    def decoder(self, found: Mapping[str, Tensor], vocabulary: str, ends: Any) -> Decoder:
+    def decoder(self, found: Mapping[str, Tensor], vocabulary: Vocabulary) -> Decoder:
         """The model, of tensors by the library's names."""
         sizes = self.sizes()
         made = Decoder(self.title, sizes, self.turns(sizes.size), {}).checked()
@@ -161,21 +168,25 @@ class _Config:
             raise made.refuse(
                 f"it has a tensor {shown(more[0])}, of which its configuration knows not"
             )
-        ends = ends if isinstance(ends, list) else [ends]
-        whole = [end for end in ends if isinstance(end, int) and not isinstance(end, bool)]
-        return Decoder(
-            self.title, sizes, made.frequencies, {n: found[other] for n, other in names.items()},
-            TokenizerData(FILE if vocabulary else "", end=whole), vocabulary,
-        )  # fmt: skip
+        tensors = {name: found[other] for name, other in names.items()}
+        return Decoder(self.title, sizes, made.frequencies, tensors, *vocabulary)
+
+
+def vocabulary(text: str, *ends: Any) -> Vocabulary:
+    """A vocabulary, and the first of what may be the tokens that end texts."""
+    stated = next((each for each in ends if each is not None), [])
+    stated = stated if isinstance(stated, list) else [stated]
+    whole = [end for end in stated if isinstance(end, int) and not isinstance(end, bool)]
+    return TokenizerData(FILE if text else "", end=whole), text
 
 
 def floats(read: Callable[[], Array]) -> Array:
     """An array of floats of 16 or 32 bits; other floats become those of 32."""
     array = read()
-    return array if array.dtype in (np.float16, np.float32) else array.astype(np.float32)
+    return array if array.dtype.name in ("float16", "float32") else array.astype(np.float32)
 
 
-def _tensor(config: _Config, name: str, kind: str, shape: Any, read: Callable[[], Array]) -> Tensor:
+def _tensor(config: Config, name: str, kind: str, shape: Any, read: Callable[[], Array]) -> Tensor:
     if kind not in FLOATS:
         raise config.refuse(f"{shown(name)} has elements of {kind}, not floats", code="llm-type")
     return Tensor(tuple(shape), partial(floats, read), name)
@@ -191,7 +202,7 @@ def decoder_of_module(module: Any, tokenizer: Any = None) -> Decoder:
         )  # fmt: skip
     from tilewright.frontends.torch.tensors import array_of
 
-    config = _Config(kind, module.config.to_dict())
+    config = Config(kind, module.config.to_dict())
     found = {
         name: _tensor(
             config, name, str(tensor.dtype).removeprefix("torch."), tensor.shape,
@@ -200,9 +211,8 @@ def decoder_of_module(module: Any, tokenizer: Any = None) -> Decoder:
         for name, tensor in module.state_dict().items()
     }  # fmt: skip
     text = "" if tokenizer is None else getattr(tokenizer, "backend_tokenizer", tokenizer).to_str()
-    generation = getattr(module, "generation_config", None)
-    ends = getattr(generation, "eos_token_id", None)
-    return config.decoder(found, text, config.fields.get("eos_token_id") if ends is None else ends)
+    ends = getattr(getattr(module, "generation_config", None), "eos_token_id", None)
+    return config.decoder(found, vocabulary(text, ends, config.fields.get("eos_token_id")))
 
 
 def decoder_of_folder(folder: Path) -> Decoder:
@@ -219,12 +229,12 @@ def decoder_of_folder(folder: Path) -> Decoder:
         except (OSError, safetensors.SafetensorError) as error:
             reason = f"is no whole file of safetensors: {' '.join(str(error).split())[:200]}"
             raise refuse("llm-file", reason, shown(str(path))) from error
-    return config.decoder(found, *vocabulary_of_folder(folder, config.fields))
+    return config.decoder(found, vocabulary_of_folder(folder, config.fields))
 
 
-def config_of_folder(folder: Path) -> _Config:
+def config_of_folder(folder: Path) -> Config:
     """The configuration in a folder; refuses (``llm-architecture``) that of no language model."""
-    config = _Config(shown(str(folder)), _json(folder / "config.json"))
+    config = Config(shown(str(folder)), read_json(folder / "config.json"))
     stated = config.fields.get("architectures") or ["ForCausalLM"]
     if not any(str(each).endswith("ForCausalLM") for each in stated):
         raise config.refuse(
@@ -234,15 +244,15 @@ def config_of_folder(folder: Path) -> _Config:
     return config
 
 
-def vocabulary_of_folder(folder: Path, fields: Mapping[str, Any]) -> tuple[str, Any]:
-    """The text of a folder's ``tokenizer.json``, if there is one, and the tokens that end texts."""
-    text = json.dumps(_json(folder / FILE)) if (folder / FILE).is_file() else ""
+def vocabulary_of_folder(folder: Path, fields: Mapping[str, Any]) -> Vocabulary:
+    """The vocabulary in a folder, if there is one."""
+    text = json.dumps(read_json(folder / FILE)) if (folder / FILE).is_file() else ""
     generation = folder / "generation_config.json"
-    stated = _json(generation).get("eos_token_id") if generation.is_file() else None
-    return text, fields.get("eos_token_id") if stated is None else stated
+    stated = read_json(generation).get("eos_token_id") if generation.is_file() else None
+    return vocabulary(text, stated, fields.get("eos_token_id"))
 
 
-def _weight_files(folder: Path, config: _Config) -> list[Path]:
+def _weight_files(folder: Path, config: Config) -> list[Path]:
     """The files of a folder's weights."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
@@ -253,14 +263,14 @@ def _weight_files(folder: Path, config: _Config) -> list[Path]:
             help="weights in pickles are not read: save_pretrained writes safetensors"
             if any(folder.glob("*.bin")) else "",
         )  # fmt: skip
-    named = _json(index).get("weight_map")
+    named = read_json(index).get("weight_map")
     names = sorted({str(name) for name in named.values()}) if isinstance(named, dict) else []
     if not names or any(Path(name).name != name for name in names):
         raise refuse("llm-file", "it names no files beside it", shown(str(index)))
     return [folder / name for name in names]
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """The object in a file of JSON."""
     try:
         content = json.loads(path.read_bytes())
