@@ -31,7 +31,7 @@ from tilewright.graph.interpreter import interpret
 from tilewright.graph.operation import Operation
 from tilewright.graph.operations.decoding import KEYS
 from tilewright.ir import SSAValue
-from tilewright.ir.types import Array, shape_of
+from tilewright.ir.types import Array, dtype_of, shape_of
 from tilewright.numerics.blocks import Blocks, unpacked
 
 NEAR, NEAR_SHORT = 1e-3, 3e-2
@@ -65,8 +65,16 @@ class _Product:
     @property
     def activates(self) -> bool:
         """True if a sigmoid reads the result."""
-        readers = [use.operation for use in self.last.uses]
-        return any(isinstance(r, Operation) and r.operation in ("sigmoid", "silu") for r in readers)
+        waiting = [self.last]
+        for value in waiting:
+            for use in value.uses:
+                op = use.operation
+                if isinstance(op, Operation) and op.operation in ("sigmoid", "silu"):
+                    return True
+                if isinstance(op, Operation) and op.operation == "cast":
+                    waiting.append(op.result)
+        return False
+
 
 
 def recognised(
@@ -80,7 +88,7 @@ def recognised(
     found = _Recognition(imported, title, names)
     decoder = found.decoder(context)
     tokens = next(array for name, array in arrays.items() if name == "input_ids").reshape(-1)
-    short = any(array.dtype.itemsize == 2 for array in found.floats())
+    short = dtype_of(found.outputs[0]).itemsize == 2 or dtype_of(found.outputs[1]).itemsize == 2
     wanted = interpret(imported.module, imported.weights, arrays)[names[0]]
     last = wanted.reshape(-1, decoder.sizes.vocabulary)[-1].astype(np.float32)
     difference = _difference(decoder, tokens, last)
@@ -123,10 +131,6 @@ class _Recognition:
     def refuse(self, reason: str, op: Operation | None = None) -> TilewrightError:
         where = self.title if op is None else f"{self.title}: node {shown(op.node_name)}"
         return refuse("onnx-decoder", reason, where)
-
-    def floats(self) -> Iterator[Array]:
-        """The matrices that are plain floats."""
-        return (p.weight for p in self.products if isinstance(p.weight, np.ndarray))
 
     def before(self, value: SSAValue, stop: Sequence[Operation]) -> list[Operation]:
         """Operations that a value depends on; those of ``stop`` are the last of their branches."""
