@@ -30,6 +30,8 @@ from tilewright.runtime.manifest import MANIFEST, PROGRAM
 from tilewright.runtime.replacing import replacing
 from tilewright.system.template import filled
 from tilewright.system.temporary import temporary_folder
+from tilewright.targets.base import find_target
+from tilewright.targets.cpu.machine import with_one_layout
 from tilewright.targets.cpu.manifest import CpuManifest, read_manifest
 from tilewright.targets.cpu.processors import processor
 from tilewright.targets.cpu.texts import build_values
@@ -81,14 +83,19 @@ def compile_model(
         name = network_name(Path(model).stem if isinstance(model, str | Path) else "model")
     else:
         name = chosen_name(name)
+    cpu_target = find_target("cpu")
+    described = cpu_target.machine() if cpu is None else cpu_target.variant(cpu)
+    shared = with_one_layout(described)
     with replacing(Path(directory)) as fresh, temporary_folder() as scratch:
         parts: dict[str, Path] = {}
         for part, rows in (("step", 1), ("prefill", chunk)):
             progress(f"compile the {part} network", 0, 0)
             symbol = f"{name}_{part}"
             network = chunk_network(decoder, rows=rows, context=tokens, name=symbol)
-            parts[part] = scratch / part
-            compile(network, "cpu", cpu=cpu, directory=parts[part], name=symbol, progress=progress)
+            place = parts[part] = scratch / part
+            compile(
+                network, "cpu", machine=shared, directory=place, name=symbol, progress=progress
+            )
         _write(fresh, parts, decoder, Manifest(name, tokens, chunk, sizes.vocabulary))
 
 
