@@ -1,8 +1,8 @@
 """From a decoder to a package: networks of one token and of a chunk, and the C around them.
 
 Both have their cache in the same lasting memory, and weights in the same form, so that they share
-one file; where their weights lie otherwise (plain floats, whose layout depends on the rows that a
-product has), the file holds both.
+one file; where a processor has other primitives for many rows than for one (tiles of matrices), the
+file holds both.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def compile_model(
             help=f"give a context of {sizes.window} at most",
         )  # fmt: skip
     if name is None:
-        name = network_name(Path(model).stem if isinstance(model, str | Path) else "model")
+        name = network_name(title_of(Path(model)) if isinstance(model, str | Path) else "model")
     else:
         name = chosen_name(name)
     cpu_target = find_target("cpu")
@@ -93,10 +93,13 @@ def compile_model(
             symbol = f"{name}_{part}"
             network = chunk_network(decoder, rows=rows, context=tokens, name=symbol)
             place = parts[part] = scratch / part
-            compile(
-                network, "cpu", machine=shared, directory=place, name=symbol, progress=progress
-            )
+            compile(network, "cpu", machine=shared, directory=place, name=symbol, progress=progress)
         _write(fresh, parts, decoder, Manifest(name, tokens, chunk, sizes.vocabulary))
+
+
+def title_of(model: Path) -> str:
+    """The name of a file without its ending, or of a folder."""
+    return model.resolve().name if model.is_dir() else model.stem
 
 
 def _write(fresh: Path, parts: dict[str, Path], decoder: Decoder, manifest: Manifest) -> None:

@@ -76,7 +76,6 @@ class _Product:
         return False
 
 
-
 def recognised(
     imported: Imported, title: str, context: int, arrays: Mapping[str, Array], names: Sequence[str]
 ) -> Decoder:
@@ -90,11 +89,15 @@ def recognised(
     tokens = next(array for name, array in arrays.items() if name == "input_ids").reshape(-1)
     short = dtype_of(found.outputs[0]).itemsize == 2 or dtype_of(found.outputs[1]).itemsize == 2
     wanted = interpret(imported.module, imported.weights, arrays)[names[0]]
-    last = wanted.reshape(-1, decoder.sizes.vocabulary)[-1].astype(np.float32)
-    difference = _difference(decoder, tokens, last)
+    rows = wanted.reshape(-1, decoder.sizes.vocabulary).astype(np.float32)
+    # The last token sees all others under any mask; one in the middle does not.
+    checked = {len(tokens) - 1: rows[-1]}
+    if len(rows) == len(tokens):
+        checked[len(tokens) // 2] = rows[len(tokens) // 2]
+    difference = _difference(decoder, tokens, checked)
     if not difference <= (NEAR_SHORT if short else NEAR):
         other = found.interleaved(decoder)
-        if (again := _difference(other, tokens, last)) < difference:
+        if (again := _difference(other, tokens, checked)) < difference:
             decoder, difference = other, again
     if not difference <= (NEAR_SHORT if short else NEAR):
         raise decoder.refuse(
@@ -105,14 +108,16 @@ def recognised(
     return decoder
 
 
-def _difference(decoder: Decoder, tokens: Array, wanted: Array) -> float:
-    """Largest difference of the last token's logits from those wanted, of the largest of these."""
-    count = len(tokens)
+def _difference(decoder: Decoder, tokens: Array, wanted: Mapping[int, Array]) -> float:
+    """Largest difference of some tokens' logits from those wanted, of the largest of these."""
+    count, found = len(tokens), 0.0
     network = chunk_network(decoder, rows=count, context=max(KEYS, count), name="tried")
-    given = {TOKENS: tokens, POSITION: np.zeros(1), LAST: np.array([count - 1])}
-    inputs = {name: array.astype(np.int32) for name, array in given.items()}
-    logits = interpret(network.module, network.weights, inputs)[LOGITS][0]
-    return float(np.abs(logits - wanted).max() / np.abs(wanted).max())
+    for row, logits in wanted.items():
+        given = {TOKENS: tokens, POSITION: np.zeros(1), LAST: np.array([row])}
+        inputs = {name: array.astype(np.int32) for name, array in given.items()}
+        made = interpret(network.module, network.weights, inputs)[LOGITS][0]
+        found = max(found, float(np.abs(made - logits).max() / np.abs(logits).max()))
+    return found
 
 
 class _Recognition:
