@@ -63,9 +63,7 @@ def decoder_of(file: GgufFile) -> Decoder:
         turns = turns / file.floats("rope_freqs.weight", (size // 2,))
 
     def read(tensor: str, shape: tuple[int, ...]) -> Blocks | Array:
-        weight = file.matrix(tensor, shape) if len(shape) == 2 else file.floats(tensor, shape)
-        pairs = ".attn_q." in tensor or ".attn_k." in tensor
-        return in_halves(weight, size) if pairs and shape[0] % size == 0 else weight
+        return file.matrix(tensor, shape) if len(shape) == 2 else file.floats(tensor, shape)
 
     tensors = {
         tensor: Tensor(shape, partial(read, tensor, shape))
@@ -73,7 +71,9 @@ def decoder_of(file: GgufFile) -> Decoder:
         if tensor != "rope_freqs.weight"
     }
     vocabulary = tokenizer_of(file.fields, file)
-    return Decoder(repr(str(file.path)), sizes, np.asarray(turns), tensors, vocabulary).checked()
+    return Decoder(
+        repr(str(file.path)), sizes, np.asarray(turns), in_halves(tensors, size), vocabulary
+    ).checked()
 
 
 def tokenizer_of(fields: Mapping[str, Any], file: GgufFile) -> TokenizerData | None:

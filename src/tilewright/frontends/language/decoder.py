@@ -7,7 +7,7 @@ alone. Rows of queries and keys lie so that those of i and i + size / 2 are turn
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import NamedTuple
@@ -60,6 +60,11 @@ class Tensor(NamedTuple):
     read: Callable[[], Blocks | Array]
     name: str = ""
     """Name in messages, where it is not GGUF's."""
+
+    @classmethod
+    def of(cls, weight: Blocks | Array) -> Tensor:
+        """A tensor that has been read."""
+        return cls((weight.codes if isinstance(weight, Blocks) else weight).shape, lambda: weight)
 
 
 @dataclass(frozen=True)
@@ -126,8 +131,8 @@ class Decoder:
             name = found.name or name
             raise self.refuse(f"{name} has shape {list(found.shape)}, not {list(shape)}")
         array = found.read()
-        if len(shape) == 1 and isinstance(array, np.ndarray):
-            return array.astype(np.float32)
+        if isinstance(array, np.ndarray) and (len(shape) == 1 or array.dtype != np.float16):
+            array = array.astype(np.float32, copy=False)
         return array
 
     def quantised(self, kind: str) -> Decoder:
@@ -167,13 +172,21 @@ def frequencies(base: float, size: int) -> Array:
     return base ** (-np.arange(half) / half)
 
 
-def in_halves(weight: Blocks | Array, size: int) -> Blocks | Array:
-    """Rows of heads whose pairs (2i, 2i + 1) are turned together, as rows i and i + size / 2."""
-    order = np.arange(len(weight.codes if isinstance(weight, Blocks) else weight))
-    return rows_of(weight, order.reshape(-1, size // 2, 2).swapaxes(1, 2).reshape(-1))
+def in_halves(tensors: Mapping[str, Tensor], size: int) -> dict[str, Tensor]:
+    """Weights of which queries and keys turn the pairs (2i, 2i + 1), with these as the rows i and
+    i + size / 2 of each head."""
+
+    def made(tensor: Tensor) -> Tensor:
+        if tensor.shape[0] % size:
+            return tensor
+        order = np.arange(tensor.shape[0]).reshape(-1, size // 2, 2).swapaxes(1, 2).reshape(-1)
+        return tensor._replace(read=lambda: rows_of(tensor.read(), order))
+
+    turned = (".attn_q.", ".attn_k.")
+    return {n: made(t) if any(part in n for part in turned) else t for n, t in tensors.items()}
 
 
-def rows_of(weight: Blocks | Array, rows: Sequence[int] | Array | slice) -> Blocks | Array:
+def rows_of(weight: Blocks | Array, rows: Array | slice) -> Blocks | Array:
     """Some rows of a weight."""
     if not isinstance(weight, Blocks):
         return weight[rows]

@@ -9,21 +9,15 @@ is not Llama's (another mask, scale, activation or rotation) shows in the logits
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.imported import Imported
-from tilewright.frontends.language.decoder import (
-    Decoder,
-    Sizes,
-    Tensor,
-    in_halves,
-    rows_of,
-)
+from tilewright.frontends.language.decoder import Decoder, Sizes, Tensor, in_halves, rows_of
 from tilewright.frontends.language.network import LAST, LOGITS, POSITION, TOKENS, chunk_network
 from tilewright.frontends.limits import shown
 from tilewright.graph.dialect import OutputOp, WeightOp, network_of
@@ -41,12 +35,14 @@ float32, and in floats of 16 bits."""
 _VIEWS = ("reshape", "transpose", "cast")
 """Operations that change no number, or round it."""
 
-_MEAN = ("mul", "div", "sqrt", "rsqrt", "reciprocal", "pow", "cast", "add", "reshape")
-"""Operations between a norm's result and the sum of mean squares and epsilon."""
+_NORM = (
+    *(*_VIEWS, "gather", "slice", "layer_norm", "reduce_mean"),
+    *("mul", "div", "sqrt", "rsqrt", "reciprocal", "pow", "add"),
+)
+"""Operations between a product and the mean squares of the norm before it."""
 
 
-@dataclass(frozen=True)
-class _Product:
+class _Product(NamedTuple):
     """A product with a constant matrix."""
 
     op: Operation
@@ -54,26 +50,11 @@ class _Product:
     weight: Blocks | Array
     """The matrix [n, k]; in blocks it may have rows of 0 after the last."""
     bias: Array | None
-    last: SSAValue
-    """The result, once the bias is added."""
 
     @property
     def columns(self) -> int:
         """Numbers of a row of the matrix."""
         return (self.weight.codes if isinstance(self.weight, Blocks) else self.weight).shape[1]
-
-    @property
-    def activates(self) -> bool:
-        """True if a sigmoid reads the result."""
-        waiting = [self.last]
-        for value in waiting:
-            for use in value.uses:
-                op = use.operation
-                if isinstance(op, Operation) and op.operation in ("sigmoid", "silu"):
-                    return True
-                if isinstance(op, Operation) and op.operation == "cast":
-                    waiting.append(op.result)
-        return False
 
 
 def recognised(
@@ -86,26 +67,23 @@ def recognised(
     """
     found = _Recognition(imported, title, names)
     decoder = found.decoder(context)
-    tokens = next(array for name, array in arrays.items() if name == "input_ids").reshape(-1)
-    short = dtype_of(found.outputs[0]).itemsize == 2 or dtype_of(found.outputs[1]).itemsize == 2
+    tokens = arrays["input_ids"].reshape(-1)
+    most = NEAR_SHORT if any(dtype_of(v).itemsize == 2 for v in found.outputs) else NEAR
     wanted = interpret(imported.module, imported.weights, arrays)[names[0]]
     rows = wanted.reshape(-1, decoder.sizes.vocabulary).astype(np.float32)
     # The last token sees all others under any mask; one in the middle does not.
     checked = {len(tokens) - 1: rows[-1]}
     if len(rows) == len(tokens):
         checked[len(tokens) // 2] = rows[len(tokens) // 2]
-    difference = _difference(decoder, tokens, checked)
-    if not difference <= (NEAR_SHORT if short else NEAR):
-        other = found.interleaved(decoder)
-        if (again := _difference(other, tokens, checked)) < difference:
-            decoder, difference = other, again
-    if not difference <= (NEAR_SHORT if short else NEAR):
-        raise decoder.refuse(
-            f"it does not compute what a decoder of Llama's kind does with its weights: logits "
-            f"differ by {difference:.2g} of the largest",
-            code="onnx-decoder", help="other architectures are not compiled (docs/llm.md)",
-        )  # fmt: skip
-    return decoder
+    halves = in_halves(decoder.tensors, decoder.sizes.size)
+    for each in (decoder, replace(decoder, tensors=halves)):
+        if (difference := _difference(each, tokens, checked)) <= most:
+            return each
+    raise decoder.refuse(
+        "it does not compute what a decoder of Llama's kind does with its weights: logits differ "
+        f"by {difference:.2g} of the largest",
+        code="onnx-decoder", help="other architectures are not compiled (docs/llm.md)",
+    )  # fmt: skip
 
 
 def _difference(decoder: Decoder, tokens: Array, wanted: Mapping[int, Array]) -> float:
@@ -129,24 +107,43 @@ class _Recognition:
         self.outputs = [outputs[name] for name in names if name in outputs]
         if len(self.outputs) != len(names) or len(names) < 3 or len(names) % 2 == 0:
             raise self.refuse("its outputs are not logits, and keys and values of each layer")
-        self.tokens = next((v for name, v in network.inputs if name == "input_ids"), None)
-        live = set(self.before(self.outputs[0], stop=()))
+        self.tokens = next(value for name, value in network.inputs if name == "input_ids")
+        live = set(self.before(self.outputs[0]))
         self.products = [p for op in network.block.ops if op in live if (p := self.product(op))]
+        self.stop = {p.op for p in self.products}
 
     def refuse(self, reason: str, op: Operation | None = None) -> TilewrightError:
         where = self.title if op is None else f"{self.title}: node {shown(op.node_name)}"
         return refuse("onnx-decoder", reason, where)
 
-    def before(self, value: SSAValue, stop: Sequence[Operation]) -> list[Operation]:
-        """Operations that a value depends on; those of ``stop`` are the last of their branches."""
+    def before(
+        self, value: SSAValue, kinds: Collection[str] = (), stop: Collection[object] = ()
+    ) -> list[Operation]:
+        """Operations that a value depends on, the nearest first; those of ``stop`` end their
+        branches. With ``kinds`` those alone, and sums end branches, too."""
         found: dict[Operation, None] = {}
         waiting = [value]
-        while waiting:
-            op = waiting.pop().owner
-            if isinstance(op, Operation) and op not in found:
-                found[op] = None
-                waiting += [] if op in stop else op.inputs
+        for each in waiting:
+            op = each.owner
+            if (
+                not isinstance(op, Operation)
+                or op in found
+                or op.operation not in (kinds or (op.operation,))
+            ):
+                continue
+            found[op] = None
+            if op not in stop and not (kinds and op.operation == "add"):
+                waiting += op.inputs
         return list(found)
+
+    def after(self, value: SSAValue, through: Collection[str]) -> Iterator[Operation]:
+        """Operations that read a value, or a result of those that are gone ``through``."""
+        waiting = [value]
+        for each in waiting:
+            for op in (use.operation for use in each.uses):
+                if isinstance(op, Operation):
+                    yield op
+                    waiting += [op.result] if op.operation in through else []
 
     def constant(self, value: SSAValue) -> Array | None:
         """The array of a constant, perhaps under another shape or type; None for others."""
@@ -174,42 +171,14 @@ class _Recognition:
             if codes is None or scales is None or not isinstance(x.owner, Operation):
                 return None
             zero = int(op.get("zero", -1))
-            sizes = int(op.get("bits")), int(op.get("block"))
-            weight, x = (
-                unpacked(codes, scales, *sizes, None if zero < 0 else zero),
-                x.owner.inputs[0],
-            )
-        last = op.result
-        for user in self.users(last, ("cast", "slice", "add")):
-            if user.operation == "add" and user.inputs[0] is not user.inputs[1]:
-                added = self.constant(next(v for v in user.inputs if v is not last))
-                if added is None or added.size != shape_of(user.result)[-1]:
-                    break
-                bias = added
-            last = user.result
+            form = int(op.get("bits")), int(op.get("block")), None if zero < 0 else zero
+            weight, x = unpacked(codes, scales, *form), x.owner.inputs[0]
+        for user in self.after(op.result, ("cast", "slice")):
+            for added in map(self.constant, user.inputs if user.operation == "add" else ()):
+                bias = added if added is not None and added.ndim and bias is None else bias
         while isinstance(x.owner, Operation) and x.owner.operation == "cast":
             x = x.owner.inputs[0]
-        return _Product(op, x, weight, None if bias is None else bias.reshape(-1), last)
-
-    def users(self, value: SSAValue, kinds: Sequence[str]) -> Iterator[Operation]:
-        """The chain of operations of some kinds each of which alone reads the one before."""
-        while True:
-            readers = [use.operation for use in value.uses]
-            if len(readers) != 1 or not isinstance(readers[0], Operation):
-                return
-            if readers[0].operation not in kinds:
-                return
-            yield readers[0]
-            value = readers[0].result
-
-    def source(self, value: SSAValue) -> _Product:
-        """The one product that a layer's keys or values come from."""
-        stop = [p.op for p in self.products]
-        before = self.before(value, stop)
-        near = [p for p in self.products if p.op in before]
-        if len(near) != 1:
-            raise self.refuse("keys and values of a layer are not those of one product each")
-        return near[0]
+        return _Product(op, x, weight, None if bias is None else bias.reshape(-1))
 
     def decoder(self, context: int) -> Decoder:
         """The model, with rows of queries and keys as they are."""
@@ -224,21 +193,26 @@ class _Recognition:
         epsilons = set[float]()
 
         def add(name: str, product: _Product, rows: slice) -> None:
-            weight = rows_of(product.weight, rows)
-            shape = (weight.codes if isinstance(weight, Blocks) else weight).shape
-            tensors[f"{name}.weight"] = Tensor(shape, partial(_given, weight), product.op.node_name)
+            tensors[f"{name}.weight"] = Tensor.of(rows_of(product.weight, rows))
             if product.bias is not None:
-                bias = product.bias[rows]
-                tensors[f"{name}.bias"] = Tensor(bias.shape, partial(_given, bias))
+                tensors[f"{name}.bias"] = Tensor.of(product.bias[rows])
 
         def add_norm(name: str, product: _Product) -> None:
             scale, epsilon = self.norm(product, width)
             epsilons.add(epsilon)
-            tensors[f"{name}.weight"] = Tensor(scale.shape, partial(_given, scale))
+            tensors[f"{name}.weight"] = Tensor.of(scale)
 
         for layer in range(layers):
             name = f"blk.{layer}"
-            k, v = (self.source(value) for value in self.outputs[1 + 2 * layer : 3 + 2 * layer])
+            near = [
+                [p for p in self.products if p.op in self.before(value, stop=self.stop)]
+                for value in self.outputs[1 + 2 * layer : 3 + 2 * layer]
+            ]
+            if any(len(each) != 1 for each in near):
+                raise self.refuse(
+                    f"keys and values of layer {layer} are not those of a product each"
+                )
+            (k,), (v,) = near
             q = next((p for p in rest if p.x is k.x and p is not k and p is not v), k)
             rest = [p for p in rest if p not in (q, k, v)]
             output, gate, up, down = self.four(rest)
@@ -263,9 +237,8 @@ class _Recognition:
         self.tie(tensors, table)
         if len(epsilons) != 1:
             raise self.refuse(f"its norms have different epsilons: {sorted(epsilons)[:3]}")
-        sizes = Sizes(
-            layers, width, inner, heads, groups, size, len(table), context, epsilons.pop()
-        )
+        counts = layers, width, inner, heads, groups, size, len(table)
+        sizes = Sizes(*counts, context, epsilons.pop())
         return Decoder(self.title, sizes, self.turns(size), tensors).checked()
 
     def four(self, rest: Sequence[_Product]) -> tuple[_Product, _Product, _Product, _Product]:
@@ -274,101 +247,62 @@ class _Recognition:
             op = rest[min(1, len(rest) - 1)].op if rest else None
             raise self.refuse("after attention a product, two of one operand and one are read", op)
         output, gate, up, down = rest[:4]
-        return (output, gate, up, down) if gate.activates else (output, up, gate, down)
+        readers = self.after(gate.op.result, ("cast", "slice", "add"))
+        if not any(op.operation in ("sigmoid", "silu") for op in readers):
+            gate, up = up, gate
+        return output, gate, up, down
 
     def table(self) -> Array:
         """The rows of tokens."""
-        waiting = [] if self.tokens is None else [self.tokens]
-        for value in waiting:
-            for use in value.uses:
-                op = use.operation
-                if not isinstance(op, Operation):
-                    continue
-                if op.operation == "gather" and op.inputs[1] is value:
-                    table = self.constant(op.inputs[0])
-                    if table is not None and table.ndim == 2:
-                        return table
-                if op.operation in _VIEWS:
-                    waiting.append(op.result)
+        for op in self.after(self.tokens, _VIEWS):
+            table = self.constant(op.inputs[0]) if op.operation == "gather" else None
+            if table is not None and table.ndim == 2:
+                return table
         raise self.refuse("no table is read by input_ids")
 
     def tie(self, tensors: dict[str, Tensor], table: Array) -> None:
         """The table of tokens, which may be the output's: in blocks where that is."""
         output = tensors["output.weight"].read()
         rows = output.rows() if isinstance(output, Blocks) else output
-        tensors["token_embd.weight"] = Tensor(table.shape, partial(_given, table))
+        tensors["token_embd.weight"] = Tensor.of(table)
         if rows.shape == table.shape and np.array_equal(rows, table):
             tensors["token_embd.weight"] = tensors.pop("output.weight")
 
     def norm(self, product: _Product, width: int) -> tuple[Array, float]:
         """Scale and epsilon of the norm whose result a product reads."""
-        value = product.x
-        while isinstance(value.owner, Operation):
-            op = value.owner
-            if op.operation == "layer_norm" and not op.get("centred", True):
-                scale = self.constant(op.inputs[1])
-                if scale is not None and scale.size == width:
-                    return scale.reshape(-1), float(op.get("epsilon"))
-            if op.operation == "mul":
-                known = [self.constant(v) for v in op.inputs]
-                for scale, other in zip(known, reversed(op.inputs), strict=True):
-                    if scale is not None and scale.size == width:
-                        return scale.reshape(-1), self.epsilon(other, product)
-            if op.operation not in (*_VIEWS, "gather", "slice"):
-                break
-            value = op.inputs[0]
-        raise self.refuse("its operand is not that of a norm with a scale", product.op)
-
-    def epsilon(self, value: SSAValue, product: _Product) -> float:
-        """The number that is added to mean squares before a value."""
-        waiting = [value]
-        for each in waiting:
-            op = each.owner
-            if not isinstance(op, Operation) or op.operation not in _MEAN or len(waiting) > 24:
-                continue
-            numbers = [self.constant(v) for v in op.inputs] if op.operation == "add" else []
-            for number in numbers:
-                if number is not None and number.size == 1:
-                    return float(number.reshape(()))
-            waiting += [] if op.operation == "add" else op.inputs
-        raise self.refuse("no epsilon is found in the norm before it", product.op)
+        scale, epsilon = None, None
+        for op in self.before(product.x, _NORM):
+            for array in map(self.constant, op.inputs):
+                if array is not None and op.operation == "add" and array.size == 1:
+                    epsilon = float(array.reshape(())) if epsilon is None else epsilon
+                elif array is not None and array.size == width:
+                    scale = array.reshape(-1) if scale is None else scale
+            if op.operation == "layer_norm" and epsilon is None:
+                epsilon = float(op.get("epsilon"))
+        if scale is None or epsilon is None:
+            raise self.refuse("its operand is not that of a norm with a scale", product.op)
+        return scale, epsilon
 
     def turns(self, size: int) -> Array:
         """Frequencies of rotations: constants that the first layer's keys depend on, as they are or
         as tables of cosines and sines."""
-        stop = [p.op for p in self.products]
-        values = [
-            v for op in self.before(self.outputs[1], stop) if op not in stop for v in op.inputs
+        near = [op for op in self.before(self.outputs[1], stop=self.stop) if op not in self.stop]
+        values = [v for op in near for v in op.inputs if isinstance(v.owner, WeightOp)]
+        stored = [a for v in values if (a := self.constant(v)) is not None]
+        arrays = [a.astype(np.float64) for a in stored if a.dtype.kind not in "iub"]
+        tables = [
+            a.reshape(-1, a.shape[-1])[:, : size // 2]
+            for a in arrays
+            if a.ndim > 1 and a.shape[-1] in (size // 2, size) and a.size > size
         ]
-        arrays = [a for v in values if isinstance(v.owner, WeightOp)
-                  if (a := self.constant(v)) is not None and a.dtype.kind not in "iub"]  # fmt: skip
-        tables = [a.reshape(-1, a.shape[-1])[:, : size // 2].astype(np.float64) for a in arrays
-                  if a.ndim > 1 and a.shape[-1] in (size // 2, size) and a.size > size]  # fmt: skip
         cosines = next((t for t in tables if (t[0] == 1).all()), None)
         sines = next((t for t in tables if (t[0] == 0).all()), None)
         if cosines is not None and sines is not None and cosines.shape == sines.shape:
             return _of_tables(cosines, sines)
         for array in arrays:
             if array.size == size // 2 and (array > 0).all():
-                return array.reshape(-1).astype(np.float64)
+                return array.reshape(-1)
         raise self.refuse("no frequencies of rotations are found that keys depend on")
-
-    def interleaved(self, decoder: Decoder) -> Decoder:
-        """The same for rotations that turn the pairs (2i, 2i + 1)."""
-
-        def turned(tensor: Tensor) -> Tensor:
-            return tensor._replace(read=lambda: in_halves(tensor.read(), decoder.sizes.size))
-
-        pairs = (".attn_q.", ".attn_k.")
-        tensors = {
-            name: turned(tensor) if any(p in name for p in pairs) else tensor
-            for name, tensor in decoder.tensors.items()
-        }
-        return replace(decoder, tensors=tensors)
-
-
-def _given(weight: Blocks | Array) -> Blocks | Array:
-    return weight
 
 
 def _of_tables(cosines: Array, sines: Array) -> Array:

@@ -180,16 +180,10 @@ def vocabulary(text: str, *ends: Any) -> Vocabulary:
     return TokenizerData(FILE if text else "", end=whole), text
 
 
-def floats(read: Callable[[], Array]) -> Array:
-    """An array of floats of 16 or 32 bits; other floats become those of 32."""
-    array = read()
-    return array if array.dtype.name in ("float16", "float32") else array.astype(np.float32)
-
-
 def _tensor(config: Config, name: str, kind: str, shape: Any, read: Callable[[], Array]) -> Tensor:
     if kind not in FLOATS:
         raise config.refuse(f"{shown(name)} has elements of {kind}, not floats", code="llm-type")
-    return Tensor(tuple(shape), partial(floats, read), name)
+    return Tensor(tuple(shape), read, name)
 
 
 def decoder_of_module(module: Any, tokenizer: Any = None) -> Decoder:
