@@ -91,7 +91,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A model."""
+    """A language model: its sizes, its weights and its vocabulary."""
 
     title: str
     """The model in messages."""

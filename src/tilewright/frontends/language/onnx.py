@@ -37,7 +37,7 @@ _CACHE = re.compile(r"(past|present)\D*?(\d+)\D*(key|value)")
 
 
 def decoder_of_onnx(path: Path) -> Decoder:
-    """The model of a file; refuses (``onnx-decoder``, ``onnx-``) what is none of Llama's kind."""
+    """The model of a file; refuses (``onnx-decoder``, ``onnx-``) others than Llama's."""
     source, title = read_model(path), shown(str(path))
     graph = source.model.graph
     matches = [match for value in graph.output if (match := _CACHE.fullmatch(value.name))]
@@ -49,16 +49,8 @@ def decoder_of_onnx(path: Path) -> Decoder:
             title, "export the model with its cache (text-generation-with-past)",
         )  # fmt: skip
     arrays = _settled(graph, title)
-    folder = (
-        path.parent
-        if _states(path.parent) or not _states(path.parent.parent)
-        else path.parent.parent
-    )
-    fields: dict[str, Any] = {}
-    for name in ("genai_config.json", "config.json"):
-        if (folder / name).is_file():
-            content = read_json(folder / name)
-            fields |= content.get("model", {}) if name == "genai_config.json" else content
+    folder = next((f for f in (path.parent, path.parent.parent) if _stated(f)), path.parent)
+    fields = _stated(folder)
     config = Config(title, fields)
     context = config.get("context_length", int, CONTEXT)
     context = config.get("max_position_embeddings", int, context)
@@ -69,8 +61,14 @@ def decoder_of_onnx(path: Path) -> Decoder:
     return replace(decoder, sizes=sizes, tokenizer=data, vocabulary_file=text).checked()
 
 
-def _states(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("config.json", "genai_config.json"))
+def _stated(folder: Path) -> dict[str, Any]:
+    """What a folder's files say of a model; GenAI's says it of ``model``."""
+    fields: dict[str, Any] = {}
+    for name in ("genai_config.json", "config.json"):
+        content = read_json(folder / name) if (folder / name).is_file() else {}
+        inner = content.get("model", content)
+        fields |= inner if isinstance(inner, dict) else {}
+    return fields
 
 
 def _windows(graph: GraphProto) -> list[int]:
@@ -82,11 +80,8 @@ def _windows(graph: GraphProto) -> list[int]:
 def _settled(graph: GraphProto, title: str) -> dict[str, Array]:
     """Inputs for some tokens without a past; their sizes become those of the model's inputs."""
     ones = np.ones((1, TOKENS), np.int64)
-    given = {
-        "input_ids": ones.cumsum(1) * 2,
-        "attention_mask": ones,
-        "position_ids": ones.cumsum(1) - 1,
-    }
+    given = {"input_ids": 2 * ones.cumsum(1), "position_ids": ones.cumsum(1) - 1}
+    given["attention_mask"] = ones
     arrays: dict[str, Array] = {}
     stored = {tensor.name for tensor in graph.initializer}
     for value in graph.input:

@@ -185,6 +185,8 @@ class _Recognition:
         layers = len(self.outputs) // 2
         table = self.table()
         shape = shape_of(self.outputs[1])
+        if shape_of(self.outputs[0])[-1:] != table.shape[:1]:
+            raise self.refuse(f"it has a table of {len(table)} tokens, and other logits")
         if len(shape) != 4 or len(self.products) < 5 * layers + 1:
             raise self.refuse(f"{len(self.products)} products with weights in {layers} layers")
         groups, size, width = shape[1], shape[3], table.shape[1]
