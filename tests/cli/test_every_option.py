@@ -178,6 +178,7 @@ OWN = {
     ("import-machine", "--output"): "--output @/array.toml",
     ("llm", "--chunk"): "--chunk 8",
     ("llm", "--context"): "--context 32",
+    ("llm", "--quantise"): "--quantise q8_0",
     ("llm", "--cpu"): "--cpu portable",
     ("llm", "--name"): "--name net",
     ("llm", "--output"): "--output @/language-other",

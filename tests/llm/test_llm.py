@@ -236,11 +236,11 @@ def test_models_that_are_not_compiled(tmp_path: Path) -> None:
         assert not (tmp_path / "package").exists()
 
     write(path, FIELDS | {"general.architecture": "mamba"}, {})
-    refused("gguf-architecture", "mamba")
+    refused("llm-architecture", "mamba")
     write(path, FIELDS, {})
-    refused("gguf-model", "token_embd.weight")
+    refused("llm-model", "token_embd.weight")
     write_tiny(path, attention__head_count_kv=3)
-    refused("gguf-model", "4 heads")
+    refused("llm-model", "4 heads")
     write_tiny(path, block_count=3)
     write(path, read_gguf(path).fields | {"llama.block_count": 4}, {
         "token_embd.weight": (13, b"", (256, 64)),

@@ -13,7 +13,10 @@ from tilewright.cli import console
 
 
 def llm_command(
-    model: Annotated[Path, typer.Argument(help="A GGUF file of Llama's architecture.")],
+    model: Annotated[
+        Path,
+        typer.Argument(help="A GGUF file, a folder of Hugging Face, or a decoder in ONNX."),
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The package [default: MODEL-llm].")
     ] = None,
@@ -26,6 +29,12 @@ def llm_command(
     chunk: Annotated[
         int, typer.Option("--chunk", min=1, max=512, help="Tokens that are read at once.")
     ] = 16,
+    quantise: Annotated[
+        str,
+        typer.Option(
+            "--quantise", help="What floats become: none, q8_0 or q4_0 (blocks of 8 or 4 bits)."
+        ),
+    ] = "none",
     cpu: console.CpuOption = None,
     name: Annotated[
         str | None,
@@ -33,17 +42,19 @@ def llm_command(
     ] = None,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Compile a language model, a GGUF file, into a package of C.
+    """Compile a language model of Llama's kind into a package of C.
 
-    Example: tilewright llm SmolLM2-135M-Instruct.Q4_1.gguf -o smollm2 --context 1024
+    Examples: tilewright llm SmolLM2-135M-Instruct.Q4_1.gguf -o smollm2 --context 1024;
+    tilewright llm ./SmolLM2-135M-Instruct --quantise q8_0
     """
-    from tilewright.llm.package import compile_model
+    from tilewright.llm.package import compile_model, title_of
 
     with console.refusals(), console.progress(quiet) as progress:
-        place = output or Path(f"{model.stem}-llm")
+        place = output or Path(f"{title_of(model)}-llm")
         compile_model(
-            model, place, context=context, chunk=chunk, cpu=cpu, name=name, progress=progress
-        )
+            model, place, context=context, chunk=chunk, quantise=quantise, cpu=cpu, name=name,
+            progress=progress,
+        )  # fmt: skip
 
 
 def generate_command(

@@ -57,7 +57,7 @@ class LanguageModel:
 
         Raises TilewrightError.
         """
-        directory = Path(directory)
+        self.directory = directory = Path(directory)
         self.manifest = manifest = Manifest.read(directory)
         name, program = manifest.name, directory / PROGRAM
         made_for = build_of(manifest.processor)
@@ -93,7 +93,7 @@ class LanguageModel:
         if self._tokenizer is None:
             from tilewright.llm.tokenizer import Tokenizer
 
-            self._tokenizer = Tokenizer(self.manifest.tokenizer)
+            self._tokenizer = Tokenizer(self.manifest.tokenizer, self.directory)
         return self._tokenizer
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -141,7 +141,7 @@ class LanguageModel:
         self.read(ids[known:])
         data = self.manifest.tokenizer
         ends = data.end if data else []
-        decoder = self.tokenizer.decoder() if isinstance(prompt, str) else None
+        decoder = self.tokenizer.decoder(ids) if isinstance(prompt, str) else None
         random = np.random.default_rng(seed)
         for number in range(max_tokens):
             token = _chosen(self.logits, temperature, random)

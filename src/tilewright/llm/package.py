@@ -1,8 +1,8 @@
-"""From a GGUF file to a package: networks of one token and of a chunk, and the C around them.
+"""From a decoder to a package: networks of one token and of a chunk, and the C around them.
 
 Both have their cache in the same lasting memory, and weights in the same form, so that they share
-one file; where their weights lie otherwise (plain floats, whose layout depends on the rows that a
-product has), the file holds both.
+one file; where a processor has other primitives for many rows than for one (tiles of matrices), the
+file holds both.
 """
 
 from __future__ import annotations
@@ -11,23 +11,27 @@ import filecmp
 import shutil
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tilewright.codegen.program.interface import ALIGNMENT, WEIGHTS_FILE, Form
 from tilewright.compiler.api import compile
 from tilewright.errors import refuse
-from tilewright.frontends.gguf.llama import Llama, chunk_network
-from tilewright.frontends.gguf.reader import GgufFile, read_gguf
+from tilewright.frontends.language import open_decoder
+from tilewright.frontends.language.decoder import FILE, Decoder
+from tilewright.frontends.language.network import chunk_network
 from tilewright.graph.names import chosen_name, network_name
 from tilewright.graph.operations.decoding import KEYS
-from tilewright.llm.manifest import Manifest, TokenizerData
+from tilewright.llm.manifest import Manifest
 from tilewright.memory.alignment import align_up
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.runtime.manifest import MANIFEST, PROGRAM
 from tilewright.runtime.replacing import replacing
 from tilewright.system.template import filled
 from tilewright.system.temporary import temporary_folder
+from tilewright.targets.base import find_target
+from tilewright.targets.cpu.machine import with_one_layout
 from tilewright.targets.cpu.manifest import CpuManifest, read_manifest
 from tilewright.targets.cpu.processors import processor
 from tilewright.targets.cpu.texts import build_values
@@ -45,42 +49,62 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def compile_model(
-    model: Path,
-    directory: Path,
+    model: Any,
+    directory: str | Path,
     *,
     context: int | None = None,
     chunk: int = CHUNK,
+    quantise: str = "none",
+    tokenizer: Any = None,
     cpu: str | None = None,
     name: str | None = None,
     progress: Progress = quiet,
 ) -> None:
-    """Compile a GGUF file of Llama's architecture into a package in ``directory``.
+    """Compile a language model of Llama's kind into a package in ``directory``.
 
+    ``model`` is a GGUF file, a folder as Hugging Face ships it (``config.json``,
+    ``model.safetensors``), a decoder in ONNX, or a causal language model of transformers, whose
+    ``tokenizer`` (of transformers, too) may be given beside it.
     ``context`` tokens have room in the cache: by default those that the model was trained for, but
-    ``CONTEXT`` at most. Raises TilewrightError.
+    ``CONTEXT`` at most. ``quantise`` puts matrices of floats into blocks of 8 bits (``q8_0``) or 4
+    (``q4_0``). Raises TilewrightError.
     """
-    file = read_gguf(model)
-    sizes = Llama.of(file)
-    tokens = align_up(context or min(sizes.context, CONTEXT), KEYS)
+    decoder = open_decoder(model, tokenizer).quantised(quantise)
+    sizes, asked = decoder.sizes, context or min(decoder.sizes.context, CONTEXT)
+    tokens = align_up(asked, KEYS)
     if not 1 <= tokens <= 1 << 20 or not 1 <= chunk <= tokens:
         raise refuse("llm-context", f"chunks of {chunk} in a context of {context}", "--context")
-    name = network_name(model.stem) if name is None else chosen_name(name)
-    with replacing(directory) as fresh, temporary_folder() as scratch:
+    if sizes.window is not None and asked > sizes.window:
+        raise decoder.refuse(
+            f"its attention sees {sizes.window} tokens, fewer than {asked}", code="llm-context",
+            help=f"give a context of {sizes.window} at most",
+        )  # fmt: skip
+    if name is None:
+        name = network_name(title_of(Path(model)) if isinstance(model, str | Path) else "model")
+    else:
+        name = chosen_name(name)
+    cpu_target = find_target("cpu")
+    described = cpu_target.machine() if cpu is None else cpu_target.variant(cpu)
+    shared = with_one_layout(described)
+    with replacing(Path(directory)) as fresh, temporary_folder() as scratch:
         parts: dict[str, Path] = {}
         for part, rows in (("step", 1), ("prefill", chunk)):
             progress(f"compile the {part} network", 0, 0)
             symbol = f"{name}_{part}"
-            network = chunk_network(file, sizes, rows=rows, context=tokens, name=symbol)
-            parts[part] = scratch / part
-            compile(network, "cpu", cpu=cpu, directory=parts[part], name=symbol, progress=progress)
-        _write(fresh, parts, file, sizes, Manifest(name, tokens, chunk, sizes.vocabulary))
+            network = chunk_network(decoder, rows=rows, context=tokens, name=symbol)
+            place = parts[part] = scratch / part
+            compile(network, "cpu", machine=shared, directory=place, name=symbol, progress=progress)
+        _write(fresh, parts, decoder, Manifest(name, tokens, chunk, sizes.vocabulary))
 
 
-def _write(
-    fresh: Path, parts: dict[str, Path], file: GgufFile, sizes: Llama, manifest: Manifest
-) -> None:
+def title_of(model: Path) -> str:
+    """The name of a file without its ending, or of a folder."""
+    return model.resolve().name if model.is_dir() else model.stem
+
+
+def _write(fresh: Path, parts: dict[str, Path], decoder: Decoder, manifest: Manifest) -> None:
     """The package, from those of its networks."""
-    program = fresh / PROGRAM
+    program, sizes = fresh / PROGRAM, decoder.sizes
     programs = {part: place / PROGRAM for part, place in parts.items()}
     facts = {part: read_manifest(place) for part, place in programs.items()}
     for place in programs.values():
@@ -117,9 +141,11 @@ def _write(
         cache_bytes=cache,
         memory_bytes=max(each.workspace_bytes for each in facts.values()),
         scratch_bytes=max(each.scratch_bytes for each in facts.values()),
-        tokenizer=TokenizerData.of(file.fields),
+        tokenizer=decoder.tokenizer,
     )
     (fresh / MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    if decoder.vocabulary_file:
+        (fresh / FILE).write_text(decoder.vocabulary_file, encoding="utf-8")
 
 
 def _write_weights(

@@ -94,6 +94,27 @@ class Blocks:
         return data.reshape(n, k * self.bits // 8), np.ascontiguousarray(scales).reshape(n, -1)
 
 
+def quantised(matrix: Array, bits: int, block: int = 32) -> Blocks:
+    """A matrix [n, k] of float32 in blocks with a scale in float16 each, as llama.cpp makes them.
+
+    Of 8 bits (Q8_0), where the largest number of a block becomes 127 or -127; or of 4 (Q4_0), where
+    it becomes -8. Numbers are rounded to the nearest that the scale, once rounded, has.
+    """
+    zero = 1 << (bits - 1)
+    parts = matrix.reshape(len(matrix), -1, block)
+    place = np.abs(parts).argmax(-1, keepdims=True)
+    most = np.take_along_axis(parts, place, -1)
+    scale = np.abs(most) / 127 if bits == 8 else most / -zero
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        short = scale.astype(np.float16)
+        if not np.isfinite(short).all():
+            short = scale.astype(np.float32)
+        wide = short.astype(np.float32)
+        codes = np.where(wide == 0, np.float32(0), np.rint(parts / wide)) + zero
+    codes = codes.clip(0, 2 * zero - 1).astype(np.uint8)
+    return Blocks(codes.reshape(matrix.shape), short[..., 0], bits=bits, zero=zero)
+
+
 def unpacked(codes: Array, scales: Array, bits: int, block: int, zero: int | None) -> Blocks:
     """The matrix of packed operands; ``zero`` is None where minima follow the scales."""
     n, pairs = len(codes), 16 // bits

@@ -1,6 +1,6 @@
-"""Language models in GGUF files become networks."""
+"""Language models in GGUF files, read as decoders."""
 
-from tilewright.frontends.gguf.llama import Llama, chunk_network
+from tilewright.frontends.gguf.llama import decoder_of
 from tilewright.frontends.gguf.reader import GgufFile, read_gguf
 
-__all__ = ["GgufFile", "Llama", "chunk_network", "read_gguf"]
+__all__ = ["GgufFile", "decoder_of", "read_gguf"]

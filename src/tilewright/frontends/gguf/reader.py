@@ -43,7 +43,7 @@ class GgufFile:
     tensors: Mapping[str, tuple[str, tuple[int, ...], Array]]
     """Type, shape (rows first) and data of each tensor."""
 
-    def refuse(self, reason: str, *, code: str = "gguf-model", help: str = "") -> TilewrightError:
+    def refuse(self, reason: str, *, code: str = "llm-model", help: str = "") -> TilewrightError:
         """The refusal of the file; ``raise file.refuse(...)``."""
         return refuse(code, reason, repr(str(self.path)), help)
 
@@ -70,7 +70,7 @@ class GgufFile:
             raise self.refuse(f"{name} is {kind}, not floats")
         return np.array(data.reshape(shape), np.float32)
 
-    def matrix(self, name: str, shape: tuple[int, int]) -> Blocks | Array:
+    def matrix(self, name: str, shape: tuple[int, ...]) -> Blocks | Array:
         """A matrix [n, k]: in blocks, or floats of 16 or 32 bits as they are."""
         kind, _, data = self._checked(name, shape)
         if kind in FLOATS:

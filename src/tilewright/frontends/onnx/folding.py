@@ -53,6 +53,8 @@ _CHOICES = 8
 _BOUNDED_BY_INPUT = frozenset(("Compress", "NonMaxSuppression", "NonZero", "Unique"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
 
+_WITHOUT_SHAPES = frozenset(("GreaterOrEqual", "LessOrEqual"))
+"""Comparisons that ONNX defines by others up to operator set 15, without a rule for shapes."""
 
 _BOXES = 2**14
 """Numbers that NonMaxSuppression compares, whose cost is quadratic."""
@@ -125,6 +127,14 @@ class Folder:
             return _image_bytes(node, *arrays.values())
         if node.operator in _BOUNDED_BY_INPUT:
             return sum(array.size * max(array.ndim, 4) * 8 for array in arrays.values())
+        if node.operator in _WITHOUT_SHAPES and len(arrays) == 2:
+            try:
+                shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
+            except ValueError as error:
+                raise node.refuse(str(error), code="onnx-shape") from error
+            if too_large(shape, MAX_CONSTANT_ELEMENTS):
+                raise _too_large(node)
+            return math.prod(shape)
         types = infer_types(node, {n: type_of(a) for n, a in arrays.items()}, arrays)
         total = 0
         for name in filter(None, node.outputs):

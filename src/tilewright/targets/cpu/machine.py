@@ -17,7 +17,7 @@ from tilewright.targets.cpu.block_primitives import (
 )
 from tilewright.targets.cpu.builds import NATIVE
 from tilewright.targets.cpu.capabilities import CpuMachine
-from tilewright.targets.cpu.functions import SHORT_FLOATS, Kind, c_function, storage
+from tilewright.targets.cpu.functions import MOST, SHORT_FLOATS, Kind, c_function, storage
 from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.planning.capabilities import own_of
 from tilewright.targets.cpu.processors import Processor, this_processor
@@ -314,3 +314,25 @@ def _machine(cpu: Processor) -> Machine:
 def lanes_of(machine: Machine) -> int:
     """float32 lanes of a vector of a machine that ``machine`` has made."""
     return machine.memory("registers").granule // 4
+
+
+def with_one_layout(described: Machine) -> Machine:
+    """The machine with products whose weights have one layout for a row and for many, so that
+    networks of different lengths share them.
+
+    Wide blocks of output channels take one row, too: what it computes on is read from main memory,
+    which takes longer than its few chains of multiply-adds.
+    """
+    wide = [p for p in described.primitives if p.name in ("matmul_m", "matmul_n")]
+    most = min((p.extents["co"][0] - 1 for p in wide), default=MOST)
+    changed: list[Primitive] = []
+    for primitive in described.primitives:
+        extents = dict(primitive.extents)
+        if primitive in wide:
+            extents = {"co": extents["co"]}
+        elif primitive.name == "matmul":
+            extents |= {"co": (1, most)}
+        elif primitive.name == "matmul_rows":
+            continue
+        changed.append(primitive.model_copy(update={"extents": extents}))
+    return described.model_copy(update={"primitives": tuple(changed)})
