@@ -9,6 +9,8 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from tilewright.planning.chains import known
+from tilewright.planning.chains.rooms import Rooms
 from tilewright.sweeps import Rows, sweep
 
 MACHINE = """
@@ -100,7 +102,8 @@ def blocks(folder: Path) -> tuple[str, str]:
 
 
 def alone(model: str, machine: str, size: int, rate: int) -> Rows:
-    """The row of a point that is swept alone."""
+    """The row of a point in a process that knows nothing."""
+    known.forget()
     vary = {"memory.sram.bytes": [size], "memory.dram.bytes_per_cycle": [rate]}
     return sweep(model, machine, vary)
 
@@ -117,6 +120,7 @@ def test_sizes_and_rates_that_share_have_the_rows_of_points_alone(
         for rate in RATES
         for row in alone(model, machine, size, rate)
     ]
+    known.forget()
     vary = {"memory.sram.bytes": SIZES[::order], "memory.dram.bytes_per_cycle": RATES}
     together = sweep(model, machine, vary)
     assert any(0 < (row.kernels or 0) < 6 for row in together)  # Some are fused.
@@ -131,3 +135,14 @@ def test_sizes_and_rates_that_share_have_the_rows_of_points_alone(
         ranked = sorted(at, key=lambda row: row.values["memory.sram.bytes"])
         cycles = [row.cycles or 0.0 for row in ranked]
         assert cycles == sorted(cycles, reverse=True)
+
+
+def test_answers_hold_from_what_fitted_to_what_did_not() -> None:
+    rooms = Rooms()
+    assert rooms.fits("a", 100, 60) and rooms.fits("a", 40, 30) and not rooms.fits("a", 10, 25)
+    assert rooms.fits("b", float("inf"), 10**9)
+    for more, held in ((0, True), (-10, True), (-11, False), (14, True), (15, False)):
+        assert rooms.hold({"a": more}) == held
+    assert rooms.hold({"b": -(10**6), "c": 5})
+    rooms.compared = True
+    assert rooms.hold({"a": 0}) and not rooms.hold({"a": 1})

@@ -29,6 +29,7 @@ from tilewright.machine.forms import machine_of
 from tilewright.numerics.formats import numbers_of
 from tilewright.planning import Plan, Planner
 from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.chains.known import texts_of
 from tilewright.runtime.executable import quiet
 from tilewright.runtime.manifest import digest_of_file
 from tilewright.sweeps.rows import Row
@@ -252,7 +253,8 @@ class Bench:
         """The bytes that a kernel's tile program takes of memories, and its counts."""
         assert item.schedule is not None
         form, names = canonical(item.kernel)
-        key = text_of(state.machine), form, renamed(item.schedule, names)
+        sizes = tuple(memory.bytes for memory in state.machine.memories)
+        key = texts_of(state.machine)[0], sizes, form, renamed(item.schedule, names)
         if key not in self.programs:
             found = program_figures(item, state.machine, state.target)
             _keep(self.programs, key, found, 100_000)

@@ -420,7 +420,7 @@ class Tiling:
         packing = packed(self.places, [self._room(n, 1) for n in range(len(self.places.all))])
         if packing is None:
             return False
-        self.homes, rooms = packing
+        (self.homes, rooms), asked = packing, self.places.rooms
         groups: dict[tuple[str, str], list[int]] = {}
         for index in range(len(self.places.all)):
             groups.setdefault(self.key(index), []).append(index)
@@ -438,7 +438,7 @@ class Tiling:
             for index in (*groups[key], *joined):
                 name, further = self.homes[index].name, self._room(index, slots)
                 more[name] = more.get(name, 0) + further - self._room(index, slots - 1)
-            if all(size <= rooms[name] for name, size in more.items()):
+            if all(asked.fits(name, rooms[name], size) for name, size in more.items()):
                 self.slots[key] = slots
                 for name, size in more.items():
                     rooms[name] -= size

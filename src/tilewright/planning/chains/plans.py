@@ -22,6 +22,7 @@ from math import inf
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.chains.cost import Tiling
+from tilewright.planning.chains.known import figures_of, known_plan
 from tilewright.planning.chains.space import Candidates, Search
 from tilewright.planning.chains.units import Places, Unit, units_of
 from tilewright.planning.cost.bounds import (
@@ -52,13 +53,14 @@ def plan_chain(
     Raises TilewrightError: ``plan-primitive``, ``plan-operand``, ``plan-capacity`` as ``plan``
     does, ``kernel-chain`` where the producers' tiles do not follow from the kernel's.
     """
-    best = _searched(kernel, machine, budget)
+    best = known_plan(kernel, machine, budget, lambda: _searched(kernel, machine, budget))
     return best if timer is None else timed(best, kernel, timer)
 
 
-def _searched(kernel: Kernel, machine: Machine, budget: Budget | None) -> Plan:
-    """The best tiling by its commands, with the next best beside it."""
+def _searched(kernel: Kernel, machine: Machine, budget: Budget | None) -> tuple[Plan, list[Places]]:
+    """The plan of a search, and the buffers of all that it has looked at."""
     failures: list[TilewrightError] = []
+    looked: list[Places] = []
     units: list[tuple[Unit, ...]] = []
     for chosen in product(*(agreeing(each, machine) for each in kernels_of(kernel))):
         try:
@@ -71,7 +73,10 @@ def _searched(kernel: Kernel, machine: Machine, budget: Budget | None) -> Plan:
         candidates: list[Candidates] = []
         for unit in units:
             try:
-                candidates.append(Candidates(Places(unit, machine), machine, cut))
+                places = Places(unit, machine)
+                looked.append(places)
+                figures = figures_of(kernel, unit, places)
+                candidates.append(Candidates(places, machine, figures, cut))
             except TilewrightError as error:
                 failures.append(error)
         search = Search(candidates, limit)
@@ -120,7 +125,7 @@ def _searched(kernel: Kernel, machine: Machine, budget: Budget | None) -> Plan:
         )
         for cycles, _, tiling in [*unlike.values()][: min(TIMED, (budget or Budget()).timed)]
     )
-    return replace(best, others=tuple(others))
+    return replace(best, others=tuple(others)), looked
 
 
 def passes_memories(kernel: Kernel, machine: Machine) -> bool:

@@ -15,6 +15,7 @@ from tilewright.planning.chains.commands import Commands
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.inner import InnerTiles, inner_of
 from tilewright.planning.chains.kept import block_step, choices
+from tilewright.planning.chains.known import Figures, TileFigures, texts_of
 from tilewright.planning.chains.tiles import Tile
 from tilewright.planning.chains.units import Places, Unit
 from tilewright.planning.cost.bounds import PRODUCTS
@@ -63,6 +64,8 @@ class Candidates:
 
     places: Places
     machine: Machine
+    figures: Figures = field(default_factory=Figures)
+    """The figures of the chain's tilings, on this machine and on others like it."""
     cut: bool = False
     """True if reductions of the last kernel may have loops around the whole chain."""
     thinned: bool = False
@@ -149,7 +152,9 @@ class Candidates:
         return self.tilings[steps]
 
     def _orders(self, sizes: dict[str, int]) -> Iterator[Tiling]:
-        shape = Tile(self.places, sizes)
+        known = self.figures.tiles.setdefault(tuple(sizes.values()), TileFigures())
+        busy = known.busy.setdefault(texts_of(self.machine)[1], {})
+        shape = Tile(self.places, sizes, known.spans, known.boxes, known.totals, busy=busy)
         if prod(shape.trips(dim) for dim in shape.cut) > TILES:
             self.thinned = True
             return
@@ -283,11 +288,22 @@ class Search:
                 self.stopped = True
                 break
             many = tiling.modelled_cycles and _computes(tiling) > COMPUTES
-            cycles = (
-                max(tiling.modelled_cycles, tiling.bound) if many else Commands(tiling).cycles()
-            )
+            cycles = max(tiling.modelled_cycles, tiling.bound) if many else self._cycles(tiling)
             done += 1
             if cycles <= self.limit:
                 self.priced.append((cycles, len(self.priced), tiling))
                 best = min(best, cycles)
         self.priced.sort(key=lambda entry: entry[:2])
+
+    def _cycles(self, tiling: Tiling) -> float:
+        """The cycles of a tiling's commands, by the machine's timing core."""
+        prices = next(c.figures.prices for c in self.candidates if c.places is tiling.places)
+        if tiling.places.is_deep:
+            return Commands(tiling).cycles()
+        inner = tuple((inner.loops, inner.levels) for inner in tiling.inner)
+        loops = tuple(tiling.shape.sizes.values()), tiling.order, inner, tiling.kept
+        homes = tuple(memory.name for memory in tiling.homes)
+        key = texts_of(tiling.machine)[1], loops, tuple(sorted(tiling.slots.items())), homes
+        if key not in prices:
+            prices[key] = Commands(tiling).cycles()
+        return prices[key]

@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.chains.links import links_of, renamed_axes, waiting_memory
+from tilewright.planning.chains.rooms import Rooms
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.space.footprint import hosts_of, path_of, run_elements
@@ -192,6 +193,8 @@ class Places:
 
     def __post_init__(self) -> None:
         self.all: list[Place] = []
+        self.rooms = Rooms()
+        """The sizes of memories for which tilings fit, and do not, as on this machine."""
         self.loops: dict[object, frozenset[str]] = {}
         """By the dims that are cut, the loops with which each box changes."""
         self.depths: dict[object, dict[int, int]] = {}
@@ -450,7 +453,8 @@ def packed(of: Places, sizes: Sequence[int]) -> tuple[list[Memory], dict[str, fl
         homes, rooms = dict[int, Memory](), dict(whole)
         for index in order:
             memories = places[index].memories
-            fitting = [memory for memory in memories if sizes[index] <= rooms[memory.name]]
+            of.rooms.compared |= len(memories) > 1
+            fitting = [m for m in memories if of.rooms.fits(m.name, rooms[m.name], sizes[index])]
             if not fitting:
                 break
             homes[index] = max(fitting, key=lambda m: rooms[m.name]) if spread else fitting[0]
