@@ -188,6 +188,7 @@ K = "model.layers.0.self_attn.k_proj"
         ({"model_type": "mamba"}, None, "llm-architecture", "mamba"),
         ({"model_type": ["llama"]}, None, "llm-architecture", "architecture"),
         ({"architectures": ["LlamaModel"]}, None, "llm-architecture", "LlamaModel"),
+        ({"architectures": 2}, None, "llm-model", "architectures"),
         ({"hidden_act": "gelu"}, None, "llm-architecture", "gelu"),
         ({"rope_scaling": {"rope_type": "yarn"}}, None, "llm-architecture", "yarn"),
         ({"quantization_config": {"bits": 4}}, None, "llm-architecture", "quantised"),

@@ -65,3 +65,23 @@ def test_operator_set(opset, reference):
     ops = [op.name for op in network_of(imported.module).block.ops if op.name != "graph.weight"]
     first = [op.name for op in network_of(import_onnx(model).module).block.ops]
     assert ops == [name for name in first if name != "graph.weight"]
+
+
+@pytest.mark.parametrize("operator", ["LessOrEqual", "GreaterOrEqual"])
+@pytest.mark.parametrize("opset", [14, 16])
+def test_constant_comparisons(operator: str, opset: int) -> None:
+    """ONNX defines them by others before operator set 16, without a rule for their shapes."""
+    nodes = [
+        helper.make_node(operator, ["rows", "columns"], ["seen"]),
+        helper.make_node("Where", ["seen", "x", "zero"], ["y"]),
+    ]
+    constants = {
+        "rows": np.arange(3)[:, None],
+        "columns": np.arange(4)[None],
+        "zero": np.zeros((), np.float32),
+    }
+    model = model_of(nodes, {"x": (3, 4)}, ["y"], constants, opset=opset)
+    feeds = feeds_of(model)
+    imported = import_onnx(model)
+    got = interpret(imported.module, imported.weights, feeds)["y"]
+    assert_close(got, onnxruntime_of(model, feeds)["y"])

@@ -20,7 +20,7 @@ def open_decoder(model: Any, tokenizer: Any = None) -> Decoder:
     path = Path(model)
     if path.is_dir() and not any(path.glob("*.safetensors*")) and (path / "model.onnx").is_file():
         path = path / "model.onnx"
-    if path.is_dir() or path.name == "config.json":
+    if path.is_dir() or path.name == "config.json" or path.suffix == ".safetensors":
         from tilewright.frontends.language.transformers import decoder_of_folder
 
         return decoder_of_folder(path if path.is_dir() else path.parent)

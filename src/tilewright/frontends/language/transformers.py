@@ -211,7 +211,11 @@ def decoder_of_module(module: Any, tokenizer: Any = None) -> Decoder:
 
 def decoder_of_folder(folder: Path) -> Decoder:
     """A folder as Hugging Face ships it."""
-    config = config_of_folder(folder)
+    config = Config(shown(str(folder)), read_json(folder / "config.json"))
+    stated = config.get("architectures", list, []) or ["ForCausalLM"]
+    if not any(str(each).endswith("ForCausalLM") for each in stated):
+        reason = f"its architecture is {shown(str(stated[0]))}, no causal language model"
+        raise config.refuse(reason, code="llm-architecture")
     found: dict[str, Tensor] = {}
     for path in _weight_files(folder, config):
         try:
@@ -224,18 +228,6 @@ def decoder_of_folder(folder: Path) -> Decoder:
             reason = f"is no whole file of safetensors: {' '.join(str(error).split())[:200]}"
             raise refuse("llm-file", reason, shown(str(path))) from error
     return config.decoder(found, vocabulary_of_folder(folder, config.fields))
-
-
-def config_of_folder(folder: Path) -> Config:
-    """The configuration in a folder; refuses (``llm-architecture``) that of no language model."""
-    config = Config(shown(str(folder)), read_json(folder / "config.json"))
-    stated = config.fields.get("architectures") or ["ForCausalLM"]
-    if not any(str(each).endswith("ForCausalLM") for each in stated):
-        raise config.refuse(
-            f"its architecture is {shown(str(stated[0]))}, no causal language model",
-            code="llm-architecture",
-        )
-    return config
 
 
 def vocabulary_of_folder(folder: Path, fields: Mapping[str, Any]) -> Vocabulary:
