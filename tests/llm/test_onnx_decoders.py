@@ -98,7 +98,7 @@ def test_other_architectures(changed: dict[str, float], words: str, tmp_path: Pa
     path = saved(plain_onnx(weights(), **changed), tmp_path / "other.onnx")
     with pytest.raises(TilewrightError, match=words) as caught:
         compile_model(path, tmp_path / "package")
-    assert [problem.code for problem in caught.value.problems] == ["onnx-decoder"]
+    assert [problem.code for problem in caught.value.problems] == ["llm-decoder"]
 
 
 def test_graphs_that_are_no_decoders(tmp_path: Path) -> None:
@@ -112,10 +112,10 @@ def test_graphs_that_are_no_decoders(tmp_path: Path) -> None:
 
     model = plain()
     del model.graph.output[1:]
-    refused(model, "onnx-decoder", "with its cache")
+    refused(model, "llm-decoder", "with its cache")
     model = plain()
     model.graph.input.append(helper.make_tensor_value_info("use_cache_branch", 9, [1]))
-    refused(model, "onnx-decoder", "use_cache_branch")
+    refused(model, "llm-decoder", "use_cache_branch")
     model = plain()
     next(n for n in model.graph.node if n.op_type == "Softmax").op_type = "Nothing"
     refused(model, "onnx-unsupported-operator", "Nothing")
@@ -129,10 +129,10 @@ def test_graphs_that_are_no_decoders(tmp_path: Path) -> None:
     nodes = [*model.graph.node]
     del model.graph.node[:]
     model.graph.node.extend([*nodes[:-1], more, nodes[-1]])
-    refused(model, "onnx-decoder", "adapter")
+    refused(model, "llm-decoder", "adapter")
     path = tmp_path / "cut.onnx"
     data = plain().SerializeToString()
     for size in (0, 100, len(data) // 2, len(data) - 10):
         path.write_bytes(data[:size])
-        with pytest.raises(TilewrightError, match="onnx-"):
+        with pytest.raises(TilewrightError, match="onnx-|llm-decoder"):
             open_decoder(path)

@@ -22,7 +22,7 @@ GARBAGE = 50_000
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compile": ("compile:compile_command", "Compile a model into a package."),
     "run": ("run:run", "Run a model, a package or an HLAL program, and report what it took."),
-    "llm": ("llm:llm_command", "Compile a language model, a GGUF file, into a package of C."),
+    "llm": ("llm:llm_command", "Compile a language model of Llama's kind into a package of C."),
     "generate": ("llm:generate_command", "Continue a text by a package of `tilewright llm`."),
     "plan": (
         "plan:plan_command",

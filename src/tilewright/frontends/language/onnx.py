@@ -37,7 +37,7 @@ _CACHE = re.compile(r"(past|present)\D*?(\d+)\D*(key|value)")
 
 
 def decoder_of_onnx(path: Path) -> Decoder:
-    """The model of a file; refuses (``onnx-decoder``, ``onnx-``) others than Llama's."""
+    """The model of a file; refuses (``llm-decoder``, ``onnx-``) others than Llama's."""
     source, title = read_model(path), shown(str(path))
     graph = source.model.graph
     matches = [match for value in graph.output if (match := _CACHE.fullmatch(value.name))]
@@ -45,7 +45,7 @@ def decoder_of_onnx(path: Path) -> Decoder:
     names = ["logits", *(caches[key] for key in sorted(caches))]
     if len(caches) < 2 or all(value.name != "logits" for value in graph.output):
         raise refuse(
-            "onnx-decoder", "its outputs are not logits, and present.N.key and present.N.value",
+            "llm-decoder", "its outputs are not logits, and present.N.key and present.N.value",
             title, "export the model with its cache (text-generation-with-past)",
         )  # fmt: skip
     arrays = _settled(graph, title)
@@ -96,11 +96,11 @@ def _settled(graph: GraphProto, title: str) -> dict[str, Array]:
             groups, size = (max(kind.shape.dim[axis].dim_value, 1) for axis in (1, 3))
             array = np.zeros((1, groups, 0, size))
         else:
-            raise refuse("onnx-decoder", f"its input {shown(value.name)} is not read", title)
+            raise refuse("llm-decoder", f"its input {shown(value.name)} is not read", title)
         arrays[value.name] = array.astype(dtype)
         kind.shape.CopyFrom(TensorShapeProto())
         for extent in array.shape:
             kind.shape.dim.add(dim_value=extent)
     if "input_ids" not in arrays:
-        raise refuse("onnx-decoder", "it has no input input_ids", title)
+        raise refuse("llm-decoder", "it has no input input_ids", title)
     return arrays

@@ -63,7 +63,7 @@ def recognised(
     """The decoder that a network computes for ``arrays``: tokens from the first on, without a past.
 
     ``names`` are those of the outputs: logits, then keys and values of each layer. Refuses
-    (``onnx-decoder``) what is not of Llama's kind, with the node where there is one.
+    (``llm-decoder``) what is not of Llama's kind, with the node where there is one.
     """
     found = _Recognition(imported, title, names)
     decoder = found.decoder(context)
@@ -82,7 +82,7 @@ def recognised(
     raise decoder.refuse(
         "it does not compute what a decoder of Llama's kind does with its weights: logits differ "
         f"by {difference:.2g} of the largest",
-        code="onnx-decoder", help="other architectures are not compiled (docs/llm.md)",
+        code="llm-decoder", help="other architectures are not compiled (docs/llm.md)",
     )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ class _Recognition:
 
     def refuse(self, reason: str, op: Operation | None = None) -> TilewrightError:
         where = self.title if op is None else f"{self.title}: node {shown(op.node_name)}"
-        return refuse("onnx-decoder", reason, where)
+        return refuse("llm-decoder", reason, where)
 
     def before(
         self, value: SSAValue, kinds: Collection[str] = (), stop: Collection[object] = ()
