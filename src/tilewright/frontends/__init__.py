@@ -168,7 +168,7 @@ def _load_file(
             "model-format",
             "is a package: it is compiled already" if package else "is a directory, not a model",
             where=repr(str(path)),
-            help="run it: tilewright run" if package else KINDS,
+            help="run it: tilewright run, or Executable.load" if package else KINDS,
         )
     if suffix in (".pt", ".pth", ".pt2", ".ckpt", ".safetensors", ".bin"):
         raise refuse(

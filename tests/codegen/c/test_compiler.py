@@ -43,6 +43,18 @@ def test_a_compiler_that_is_none_is_refused(asked: str, monkeypatch: pytest.Monk
         compiler.find_compiler()
 
 
+@pytest.mark.parametrize("said", ["", "echo mycc 1.2 >&2", "echo; echo mycc 1.2"])
+def test_a_compiler_without_a_version_on_its_first_line_is_one(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where there is no compiler may a library of any be taken from the cache."""
+    script = tmp_path / "mycc"
+    script.write_text(f"#!/bin/sh\n{said}\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", f"{script} -m64")
+    assert compiler.compiler_version() == ("mycc 1.2 -m64" if said else f"{script} -m64")
+
+
 FAILING = r"""#!/bin/sh
 case "$*" in *--version*) exit 0;; esac
 for line in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do echo "net.c:$line: no vec\351tors here" >&2; done

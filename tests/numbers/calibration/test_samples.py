@@ -4,6 +4,7 @@ import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tilewright.numbers.calibration import (
     calibration_of,
     observed_ranges,
     preprocessing_of,
+    sample_shapes,
     samples_of,
 )
 
@@ -182,3 +184,22 @@ def test_a_source_of_samples_of_any_kind_gives_the_same_package(tmp_path: Path) 
             path.read_bytes() for path in [*sorted(place.rglob("*.c")), place / "manifest.json"]
         )
     assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("samples.npz", "is a name, not the data"),
+        (Path("samples.npz"), "is a name, not the data"),
+        (np.zeros((4, 1, 32, 32), np.float32), "has no inputs' names"),
+        (7, "has no inputs' names"),
+    ],
+)
+def test_what_is_no_data_is_refused(given: object, said: str) -> None:
+    """On a model of fixed sizes, and where the samples' shapes tell those of free dims."""
+    samples = cast("Samples", given)
+    with pytest.raises(TilewrightError, match=said) as caught:
+        tilewright.compile(LENET, "cambricon-x", calibration=samples)
+    assert code_of(caught) == "calibration-input"
+    with pytest.raises(TilewrightError, match=said):
+        sample_shapes({"x": ("n", 4)}, samples)

@@ -84,7 +84,9 @@ def _version(command: tuple[str, ...]) -> str:
     import subprocess
 
     ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    return " ".join([*ran.stdout.splitlines()[:1], *command[1:]])
+    said = [*ran.stdout.strip().splitlines(), *ran.stderr.strip().splitlines()]
+    # One that says nothing is still a compiler, of which its path is all that is known.
+    return " ".join([*(said[:1] or command[:1]), *command[1:]])
 
 
 def defines(macro: str, flags: tuple[str, ...]) -> bool:

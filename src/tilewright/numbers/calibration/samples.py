@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import PurePath
 from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -60,6 +61,7 @@ def samples_of(network: NetworkOp, given: Samples | None) -> SampleStream:
         return SampleStream([_random(network, random, number) for number in range(RANDOM_SAMPLES)])
     if isinstance(given, SampleSource):
         return given.stream(network)
+    _refuse_other(given)
     if isinstance(given, Mapping):
         return _split(network, cast("Mapping[str, Array]", given))
     return SampleStream(given, len(given) if isinstance(given, Sized) else None)
@@ -86,6 +88,22 @@ def _random(network: NetworkOp, random: np.random.Generator, number: int) -> dic
             numbers = random.integers(0, count, numbers.shape) + np.iinfo(dtype).min
         sample[name] = numbers.astype(dtype)
     return sample
+
+
+def _refuse_other(given: object) -> None:
+    """Refuse what is no data: a file's name, one array, or what cannot be read one by one."""
+    if isinstance(given, Mapping):
+        return
+    if isinstance(given, (str, bytes, PurePath)):
+        raise refuse(
+            "calibration-input", f"{str(given)[:200]!r} is a name, not the data",
+            help="from tilewright.numbers.calibration import calibration_of; calibration_of(PATH)",
+        )  # fmt: skip
+    if isinstance(given, np.ndarray) or not isinstance(given, Iterable):
+        raise refuse(
+            "calibration-input", f"a {type(given).__name__} has no inputs' names",
+            help="give arrays by input name, or an iterable of these",
+        )  # fmt: skip
 
 
 def _split(network: NetworkOp, given: Mapping[str, Array]) -> SampleStream:
@@ -146,6 +164,7 @@ def sample_shapes(
             "images are brought to the sizes of the network's input, and it has free ones",
             help="calibrate with an .npz, or give the input a shape",
         )
+    _refuse_other(given)
     if not isinstance(given, Mapping):
         samples = iter(given)
         first = next(samples, None)
