@@ -134,5 +134,5 @@ def test_graphs_that_are_no_decoders(tmp_path: Path) -> None:
     data = plain().SerializeToString()
     for size in (0, 100, len(data) // 2, len(data) - 10):
         path.write_bytes(data[:size])
-        with pytest.raises(TilewrightError, match="onnx-|llm-decoder"):
+        with pytest.raises(TilewrightError, match=r"onnx-|llm-decoder"):
             open_decoder(path)

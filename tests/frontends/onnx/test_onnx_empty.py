@@ -92,6 +92,36 @@ CASES: dict[str, tuple[list[NodeProto], Shapes, dict[str, np.ndarray]]] = {
         {"x": (3, 0), "c": (3, 4)},
         AXIS,
     ),
+    "expanded to nothing": (
+        [node("Expand", ["x", "n"], ["z"]), node("ReduceSum", ["z", "axes"], ["y"])],
+        {"x": (3, 1)},
+        {"n": np.array([3, 0])} | AXIS,
+    ),
+    "repeated no times": (
+        [node("Tile", ["x", "n"], ["z"]), node("Concat", ["z", "x"], ["y"], axis=1)],
+        {"x": (3, 2)},
+        {"n": np.array([1, 0])},
+    ),
+    "cut off by pads": (
+        [node("Pad", ["x", "n"], ["z"]), node("Concat", ["z", "x"], ["y"], axis=1)],
+        {"x": (3, 2)},
+        {"n": np.array([0, -1, 0, -1])},
+    ),
+    "none of the largest": (
+        [node("TopK", ["x", "n"], ["z", "i"]), node("Concat", ["z", "x"], ["y"], axis=1)],
+        {"x": (3, 2)},
+        {"n": np.array([0])},
+    ),
+    "no parts replaced": (
+        [node("Relu", ["x"], ["z"]), node("ScatterND", ["z", "i", "u"], ["y"])],
+        {"x": (3, 2)},
+        {"i": np.zeros((0, 1), np.int64), "u": drawn(0, 2)},
+    ),
+    "no elements replaced": (
+        [node("Relu", ["x"], ["z"]), node("ScatterElements", ["z", "i", "u"], ["y"])],
+        {"x": (3, 2)},
+        {"i": np.zeros((3, 0), np.int64), "u": drawn(3, 0)},
+    ),
     "an empty part": (
         [node("Concat", ["x", "e"], ["y"], axis=1)],
         {"x": (3, 2), "e": (3, 0)},

@@ -62,6 +62,23 @@ def test_an_image_of_one_pixel_reflects_onto_itself():
 BOXES = np.array([[0, 1, 6, 7], [2, 0, 9, 3], [-2, -1, 12, 9], [4, 4, 4.5, 4.2]], np.float32)
 
 
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 4), (2, 1, 4, 3), (1, 1, 2, 3, 4), (2, 2, 3, 2, 5)])
+def test_affine_grid(sizes, corners):
+    node = helper.make_node("AffineGrid", ["x", "sizes"], ["y"], align_corners=corners)
+    maps = noise(sizes[0], len(sizes) - 2, len(sizes) - 1)
+    model = model_of([node], {"x": maps.shape}, ["y"], {"sizes": np.array(sizes)}, opset=20)
+    against_runtime(model, {"x": maps})
+
+
+def test_affine_grid_of_one_pixel_begins_at_the_edge():
+    """ONNX Runtime has the far edge."""
+    node = helper.make_node("AffineGrid", ["x", "sizes"], ["y"], align_corners=1)
+    model = model_of([node], {"x": (1, 2, 3)}, ["y"], {"sizes": np.array([1, 1, 1, 2])}, opset=20)
+    found = run(model, {"x": np.eye(2, 3, dtype=np.float32)[None]})["y"]
+    assert found.tolist() == [[[[-1, -1], [1, -1]]]]
+
+
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
 def test_roi_align(transformation, mode):

@@ -210,6 +210,15 @@ def test_attention_with_a_past_and_added_scores() -> None:
     check(*model_of("Attention", operands, constants=(1, 2), num_heads=4))
 
 
+def test_attention_with_an_empty_past() -> None:
+    """As a decoder begins: the keys and values of no step."""
+    operands = [noise(2, 3, 16), noise(16, 48) * 0.3, noise(48), None, noise(2, 2, 4, 0, 4)]
+    check(*model_of("Attention", operands, 2, constants=(1, 2, 4), num_heads=4))
+    past = noise(2, 4, 0, 4)
+    operands = [*(noise(2, 3, 16, seed=seed) for seed in range(3)), None, None, None, past, past]
+    check(*model_of("MultiHeadAttention", operands, 3, constants=(6, 7), num_heads=4))
+
+
 @pytest.mark.parametrize("mask", MASKS)
 def test_quantised_attention(mask: str) -> None:
     random = np.random.default_rng(7)

@@ -254,13 +254,13 @@ class Body:
         constants = [value for value in operands if not isinstance(value, SSAValue)]
         if len(constants) == len(operands) and self.constants.folds(node, constants):
             return self.constants.fold(node, constants)
-        if any(value is not None and 0 in shape_of_value(value) for value in operands):
-            empty = self._empty(node, operands)
-            if empty is not None:
-                return empty
-            if node.key in SUMS_OF_PRODUCTS:
-                operands = [_of_one_zero(value) for value in operands]
-        self._check_size(node, operands)
+        inferred = _inferred(node, operands) if _may_be_empty(operands) else {}
+        empty = _empty(node, inferred)
+        if empty is not None:
+            return empty
+        if node.key in SUMS_OF_PRODUCTS:
+            operands = [_of_one_zero(value) for value in operands]
+        self._check_size(node, inferred)
         operator = contributed(node, known=schema_of(node) is not None)
         rule = operator.rule if operator is not None else RULES.get(node.key)
         if rule is not None:
@@ -279,32 +279,15 @@ class Body:
         defined = functions.body_of(node, [None if v is None else _type(v) for v in operands])
         return self._defined(node, defined, operands, scope)
 
-    def _check_size(self, node: Node, operands: Sequence[Value | None]) -> None:
-        """Refuse results too large before a rule makes anything of their size.
-
-        Where no constant says sizes, results are of about the operands' size, and rules are left
-        to find out.
-        """
-        constants = [value for value in operands if isinstance(value, Constant)]
-        if not any(value.array.size <= MAX_RANKS for value in constants):
-            return
-        for kind in _inferred(node, operands).values():
+    def _check_size(self, node: Node, inferred: Mapping[str, TypeProto]) -> None:
+        """Refuse results too large before a rule makes anything of their size."""
+        for kind in inferred.values():
             shape = shape_of_type(kind)
             if shape is not None and too_large(shape):
                 raise node.refuse(
                     f"its result of shape {list(shape)} has more than {MAX_ELEMENTS} elements",
                     code="onnx-too-large",
                 )
-
-    def _empty(self, node: Node, operands: Sequence[Value | None]) -> list[Value] | None:
-        """The results of a node with an empty operand where they, too, are empty; else None."""
-        results = _tensors(node, _inferred(node, operands))
-        if len(results) < len(node.outputs) or not all(0 in shape for shape, _ in results):
-            return None
-        return [
-            Constant(np.zeros(shape, dtype), name)
-            for name, (shape, dtype) in zip(node.outputs, results, strict=True)
-        ]
 
     def _call(
         self, node: Node, function: functions.Definition, scope: Scope
@@ -353,6 +336,32 @@ class Body:
             inferred = _inferred(replace(node, proto=bare), known)
         tensors = itertools.takewhile(lambda tensor: 0 not in tensor[0], _tensors(node, inferred))
         return [self.network.placeholder(shape, dtype) for shape, dtype in tensors]
+
+
+def _may_be_empty(operands: Sequence[Value | None]) -> bool:
+    """Return True if a node's results may be empty, or of another size than its operands.
+
+    That takes an empty operand, or a constant that says sizes: repeats, pads, a number of elements.
+    """
+    return any(
+        value is not None
+        and (
+            0 in shape_of_value(value)
+            or (isinstance(value, Constant) and value.array.size <= MAX_RANKS)
+        )
+        for value in operands
+    )
+
+
+def _empty(node: Node, inferred: Mapping[str, TypeProto]) -> list[Value] | None:
+    """The results of a node if all of them are empty; else None."""
+    results = _tensors(node, inferred)
+    if len(results) < len(node.outputs) or not all(0 in shape for shape, _ in results):
+        return None
+    return [
+        Constant(np.zeros(shape, dtype), name)
+        for name, (shape, dtype) in zip(node.outputs, results, strict=True)
+    ]
 
 
 def _inferred(node: Node, operands: sequences.Items) -> dict[str, TypeProto]:

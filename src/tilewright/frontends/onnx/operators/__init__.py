@@ -39,6 +39,7 @@ RULES: Mapping[str, Rule] = {
     **{name: elementwise.direct(name.lower()) for name in ("Add", "Div", "Mul", "Sub")},
     **recurrent.RECURRENT,
     **reductions.REDUCTIONS,
+    "AffineGrid": sampling.affine_grid,
     "And": elementwise.direct("bit_and"),
     "ArgMax": reductions.arg("arg_max"),
     "ArgMin": reductions.arg("arg_min"),

@@ -73,6 +73,8 @@ def scatter_elements(at: Lowering) -> Value:
     if at.shape(2) != at.shape(1):
         raise at.misfit("its indices and updates differ in shape")
     count = math.prod(at.shape(1))
+    if not count:
+        return at.operand(0)
     result = at.emit(
         "scatter",
         at.reshape(at.tensor(0), (math.prod(sizes),)),
@@ -121,6 +123,8 @@ def gather_nd(at: Lowering) -> Value:
 def scatter_nd(at: Lowering) -> Value:
     """The operand with the parts replaced, or combined, that lists of indices name."""
     sizes = at.shape(0)
+    if 0 in at.shape(1):
+        return at.operand(0)
     rows, depth = _rows(at, 0)
     inner, count = sizes[depth:], math.prod(shape_of(rows))
     if math.prod(at.shape(2)) != count * math.prod(inner):

@@ -233,7 +233,8 @@ def expand(at: Lowering) -> Value:
     have, want = (1,) * (rank - len(sizes)) + sizes, (1,) * (rank - len(target)) + target
     if any(h != w and 1 not in (h, w) for h, w in zip(have, want, strict=True)):
         raise at.misfit(f"{list(sizes)} does not broadcast to {list(target)}")
-    return broadcast(at, at.tensor(0), [max(h, w) for h, w in zip(have, want, strict=True)])
+    wide = [h if w == 1 else w for h, w in zip(have, want, strict=True)]
+    return broadcast(at, at.tensor(0), wide)
 
 
 def tile(at: Lowering) -> Value:

@@ -1,4 +1,4 @@
-"""Samples of images at computed places: GridSample, DeformConv, and what regions need.
+"""Samples of images at computed places: GridSample, AffineGrid, DeformConv, what regions need.
 
 An image becomes rows, one for each pixel with its channels; a sample is a sum of rows that integer
 arithmetic finds at run time, each times a weight that depends on where the place lies.
@@ -17,7 +17,7 @@ from tilewright.frontends.moves import element_at
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.windows import window_of
 from tilewright.ir import SSAValue
-from tilewright.ir.types import shape_of
+from tilewright.ir.types import Array, shape_of
 
 CUBIC = -0.75
 """The free coefficient of Keys' kernel, "Cubic convolution interpolation", 1981."""
@@ -175,6 +175,33 @@ def grid_sample(at: Lowering) -> Value:
     first = at.weight(image.astype(np.int64), f"{at.node.name}.image")
     samples = sampled(at, rows_of(at, at.tensor(0)), places, axes, mode, first)
     return at.transpose(samples, (0, rank + 1, *range(1, rank + 1)))
+
+
+def affine_grid(at: Lowering) -> Value:
+    """The places of an image's pixels, each axis from -1 to 1, under affine maps: for GridSample.
+
+    ONNX's definition by other operators squeezes a batch of one away. An axis of one pixel is at
+    -1 where the corners' middles are the ends, as in ONNX's reference.
+    """
+    maps, size = at.shape(0), at.integers_at(1, "sizes")
+    if size is None or maps != (size[0], len(size) - 2, len(size) - 1) or len(size) not in (4, 5):
+        raise at.misfit(f"maps {list(maps)} do not fit an image of shape {list(size or ())}")
+    extents = size[2:]
+    at.check_size((size[0], *extents, len(extents)))
+    lines = [_line(extent, corners=bool(at.integer("align_corners"))) for extent in extents]
+    # A map takes axes from the innermost, and a one for what it adds.
+    places = [line.reshape(-1) for line in reversed(np.meshgrid(*lines, indexing="ij"))]
+    points = np.stack([*places, np.ones_like(places[0])])
+    maps_of = at.tensor(0)
+    base = at.weight(points.astype(dtype_of(maps_of)), f"{at.node.name}.places")
+    moved = at.transpose(at.emit("matmul", maps_of, base), (0, 2, 1))
+    return at.reshape(moved, (size[0], *extents, len(extents)))
+
+
+def _line(extent: int, *, corners: bool) -> Array:
+    """The middles of pixels along an axis, whose ends are -1 and 1."""
+    step = 2 / max(extent - 1, 1) if corners else 2 / extent
+    return -1 + step * (np.arange(extent) + (0 if corners else 0.5))
 
 
 def _pixels_of(at: Lowering, where: SSAValue, extent: int, corners: bool) -> SSAValue:
