@@ -92,7 +92,7 @@ def multi_head_attention(at: Lowering) -> Sequence[Value]:
         start += width
     q, k, v = parts
     k, v = (
-        _after(at, at.tensor(index) if _begun(at, index) else None, new)
+        _after(at, at.tensor(index) if _started(at, index) else None, new)
         for index, new in ((6, k), (7, v))
     )
     y = _attend(at, q, k, v, 4, 5)
@@ -166,13 +166,13 @@ def join_heads(at: Lowering, x: SSAValue) -> SSAValue:
     return at.reshape(at.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
-def _begun(at: Lowering, index: int) -> bool:
+def _started(at: Lowering, index: int) -> bool:
     """Return True if there is a past, of one step or more: the first of a text has none."""
     return at.has(index) and 0 not in at.shape(index)
 
 
 def _past(at: Lowering, index: int) -> tuple[SSAValue | None, SSAValue | None]:
-    if not _begun(at, index):
+    if not _started(at, index):
         return None, None
     shape = at.shape(index)
     if len(shape) != 5 or shape[0] != 2:
