@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 
 from tilewright.codegen.program.interface import CompiledKernel, RunTimer
-from tilewright.codegen.words import Columns
+from tilewright.codegen.words import Column, Columns
 from tilewright.ir.arenas import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning import Timer
@@ -25,8 +25,8 @@ from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.lowering.carried import Carried
-from tilewright.targets.generic.program import Part, decode
-from tilewright.targets.generic.timing import timed_of, timed_program, whole_program
+from tilewright.targets.generic.program import Part
+from tilewright.targets.generic.timing import timed_of, whole_program
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
@@ -52,21 +52,23 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
 def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTimer:
     """Simulated cycles of kernels that run one after the other, in order by their waits.
 
-    A program that is timed beside others again is lowered once.
+    A program that is timed beside others again is lowered once, and its commands' costs are known.
     """
     known: dict[ProgramOp, KernelLowering] = {}
+    costs: dict[Command, TimedArray] = {}
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        lowering = _lowering(instructions, arenas)
-        for kernel in kernels:
-            for program in kernel.programs:
-                if program not in known:
-                    known[program] = KernelLowering(lowering, program)
-                known[program].append_to(lowering)
-        words, _ = lowering.words()
-        program = decode(instructions, words)
-        kernels_of = np.zeros(program.size, np.int64)
-        return float(simulate(timed_program(program, kernels_of), instructions.machine).cycles)
+        lowering, timed = _lowering(instructions, arenas), list[_Timed]()
+        for number, program in enumerate(each for kernel in kernels for each in kernel.programs):
+            if program not in known:
+                known[program] = KernelLowering(lowering, program)
+                costs.update({op: _timed(op, known[program]) for op in known[program].all})
+            known[program].append_to(lowering)
+            for part in lowering.kernels[-1]:
+                table = _timed_part(part, lowering.machine, costs)
+                keys = np.full(part.keys.size, number), part.keys
+                timed.append((table, keys, part.instruction, part.columns))
+        return float(simulate(_in_order(timed, lowering.machine), lowering.machine).cycles)
 
     return cycles
 
@@ -90,29 +92,45 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     """TIMED records of one program in program order."""
     kernel = KernelLowering(lowering, program)
     carried = Carried(kernel)
-    tables, keys = list[TimedArray](), list[np.ndarray]()
-    fields: list[tuple[Instruction, Columns]] = []
+    timed = list[_Timed]()
     for op in kernel.all:
-        tables.append(_timed(op, kernel))
-        keys.append(kernel.order.rows(op).key)
-        fields.append((kernel.instruction(op), carried.fields(op)))
+        keys = (kernel.order.rows(op).key,)
+        timed.append((_timed(op, kernel), keys, kernel.instruction(op), carried.fields(op)))
     for part in carried.parts(lowering.instructions):
-        tables.append(_timed_part(part, lowering.machine))
-        keys.append(part.keys)
-        fields.append((part.instruction, part.columns))
-    sort = np.argsort(np.concatenate(keys), kind="stable")
+        table = _timed_part(part, lowering.machine)
+        timed.append((table, (part.keys,), part.instruction, part.columns))
+    return _in_order(timed, kernel.machine)
+
+
+_Timed = tuple[TimedArray, tuple[Column, ...], Instruction, Columns]
+"""Records of instructions of one kind, the keys by which they are sorted (the first counts most),
+and their fields."""
+
+
+def _in_order(timed: Sequence[_Timed], machine: Machine) -> TimedArray:
+    """The records of a whole program in program order."""
+    sort = np.lexsort(
+        [np.concatenate(keys) for keys in zip(*(e[1] for e in timed), strict=True)][::-1]
+    )
     place = np.empty(sort.size, np.int64)
     place[sort] = np.arange(sort.size)
-    rows = np.split(place, np.cumsum([table.size for table in tables])[:-1])
-    groups = [
-        (instruction, columns, mine)
-        for (instruction, columns), mine in zip(fields, rows, strict=True)
-    ]
-    return whole_program(np.concatenate(tables)[sort], kernel.machine, groups)
+    rows = np.split(place, np.cumsum([entry[0].size for entry in timed])[:-1])
+    groups = [(entry[2], entry[3], mine) for entry, mine in zip(timed, rows, strict=True)]
+    return whole_program(np.concatenate([entry[0] for entry in timed])[sort], machine, groups)
 
 
-def _timed_part(part: Part, machine: Machine) -> TimedArray:
-    """TIMED records of instructions of one kind."""
+def _timed_part(
+    part: Part, machine: Machine, costs: Mapping[Command, TimedArray] | None = None
+) -> TimedArray:
+    """TIMED records of instructions of one kind; with those of their command, if these are known,
+    waits alone are the part's own."""
+    if costs is not None and part.command is not None:
+        table = costs[part.command].copy()
+        if not machine.synchronisation.signals:
+            table["waits"] = 0
+            for number, engine in enumerate(machine.engines):
+                table["waits"][:, number] = part.columns.get(f"wait.{engine.name}", 0)
+        return table
     given, count = part.columns, part.keys.size
     columns = {
         field.name: np.broadcast_to(
