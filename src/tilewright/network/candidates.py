@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
@@ -13,11 +14,17 @@ from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.planning import Plan
+from tilewright.planning.chains.known import Recent, sized
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
+
+MOST_PROGRAMS = 1024
+"""Programs that a process keeps, for machines of other bandwidths."""
+
+_programs = Recent[ModuleOp](MOST_PROGRAMS)
 
 
 @dataclass
@@ -43,8 +50,9 @@ class Trials:
         kernel, key = self.kernels[symbol], (symbol, schedule)
         if key not in self.programs:
             placements = placements_of(self.ops[symbol], self.names, kernel)
-            program = tile(kernel, schedule, self.machine, placements, check=False)
-            self.programs[key] = ModuleOp([program])
+            form = sized(self.machine), kernel, schedule, *placements.items()
+            program = partial(tile, kernel, schedule, self.machine, placements, check=False)
+            self.programs[key] = _programs.get(form, lambda: ModuleOp([program()]))
         return CompiledKernel(kernel, schedule, self.programs[key], cycles)
 
 

@@ -8,6 +8,7 @@ tests hold the two against each other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 
 import numpy as np
@@ -17,6 +18,7 @@ from tilewright.codegen.words import Column, Columns
 from tilewright.ir.arenas import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.planning import Timer
+from tilewright.planning.chains.known import Recent, sized
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table
@@ -32,6 +34,15 @@ from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
 from tilewright.tile.tensors import Placement, separate_arenas
 
+MOST_ALONE = 4096
+"""Kernels under schedules whose commands a process keeps, for machines of other bandwidths."""
+
+MOST_IN_ROWS = 1024
+"""Programs whose lowering a process keeps, likewise."""
+
+_alone = Recent[TimedArray](MOST_ALONE)
+_in_rows = Recent[tuple[KernelLowering, "Costs"]](MOST_IN_ROWS)
+
 
 def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer:
     """Simulated cycles of a kernel that runs alone, its operands dense in main memory.
@@ -40,11 +51,15 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
     """
     known = instructions or derive(machine)
 
-    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+    def commands(kernel: Kernel, schedule: Schedule) -> TimedArray:
         placements, lowering = placed_alone(kernel, known)
         program = tile(kernel, schedule, known.machine, placements, check=False)
-        commands = timed_kernel(program, lowering)
-        return float(simulate(commands, known.machine).cycles)
+        return timed_kernel(program, lowering)
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        key = sized(known.machine), kernel, schedule
+        table = _alone.get(key, lambda: commands(kernel, schedule))
+        return float(simulate(table, known.machine).cycles)
 
     return cycles
 
@@ -54,16 +69,19 @@ def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTim
 
     A program that is timed beside others again is lowered once, and its commands' costs are known.
     """
-    known: dict[ProgramOp, KernelLowering] = {}
-    costs: dict[Command, TimedArray] = {}
+    place = sized(instructions.machine), *arenas.items()
+
+    def known(program: ProgramOp, lowering: Lowering) -> tuple[KernelLowering, Costs]:
+        kernel = KernelLowering(lowering, program)
+        return kernel, {op: _timed(op, kernel) for op in kernel.all}
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
         lowering, timed = _lowering(instructions, arenas), list[_Timed]()
         for number, program in enumerate(each for kernel in kernels for each in kernel.programs):
-            if program not in known:
-                known[program] = KernelLowering(lowering, program)
-                costs.update({op: _timed(op, known[program]) for op in known[program].all})
-            known[program].append_to(lowering)
+            # The lowering has the program, so that no other one has its id.
+            key = place, id(program)
+            lowered, costs = _in_rows.get(key, partial(known, program, lowering))
+            lowered.append_to(lowering)
             for part in lowering.kernels[-1]:
                 table = _timed_part(part, lowering.machine, costs)
                 keys = np.full(part.keys.size, number), part.keys
@@ -102,6 +120,9 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     return _in_order(timed, kernel.machine)
 
 
+Costs = Mapping[Command, TimedArray]
+"""The records of a kernel's commands, but for their waits."""
+
 _Timed = tuple[TimedArray, tuple[Column, ...], Instruction, Columns]
 """Records of instructions of one kind, the keys by which they are sorted (the first counts most),
 and their fields."""
@@ -119,9 +140,7 @@ def _in_order(timed: Sequence[_Timed], machine: Machine) -> TimedArray:
     return whole_program(np.concatenate([entry[0] for entry in timed])[sort], machine, groups)
 
 
-def _timed_part(
-    part: Part, machine: Machine, costs: Mapping[Command, TimedArray] | None = None
-) -> TimedArray:
+def _timed_part(part: Part, machine: Machine, costs: Costs | None = None) -> TimedArray:
     """TIMED records of instructions of one kind; with those of their command, if these are known,
     waits alone are the part's own."""
     if costs is not None and part.command is not None:
