@@ -39,6 +39,10 @@ class Trials:
         default_factory=dict[tuple[str, Schedule], ModuleOp]
     )
     """Tile programs by symbol and schedule: most trials share most of them."""
+    places: dict[str, dict[str, Placement]] = field(
+        default_factory=dict[str, "dict[str, Placement]"]
+    )
+    """Where each kernel's operands lie in main memory."""
 
     def __post_init__(self) -> None:
         self.names = value_names(self.network)
@@ -49,7 +53,9 @@ class Trials:
         """A kernel under a schedule, ready for the run timer."""
         kernel, key = self.kernels[symbol], (symbol, schedule)
         if key not in self.programs:
-            placements = placements_of(self.ops[symbol], self.names, kernel)
+            if symbol not in self.places:
+                self.places[symbol] = placements_of(self.ops[symbol], self.names, kernel)
+            placements = self.places[symbol]
             form = sized(self.machine), kernel, schedule, *placements.items()
             program = partial(tile, kernel, schedule, self.machine, placements, check=False)
             self.programs[key] = _programs.get(form, lambda: ModuleOp([program()]))

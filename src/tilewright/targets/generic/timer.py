@@ -40,8 +40,12 @@ MOST_ALONE = 4096
 MOST_IN_ROWS = 1024
 """Programs whose lowering a process keeps, likewise."""
 
+MOST_ROWS = 512
+"""Rows of programs whose commands a process keeps, likewise."""
+
 _alone = Recent[TimedArray](MOST_ALONE)
 _in_rows = Recent[tuple[KernelLowering, "Costs"]](MOST_IN_ROWS)
+_rows = Recent[tuple[Sequence[ProgramOp], TimedArray]](MOST_ROWS)
 
 
 def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer:
@@ -75,10 +79,9 @@ def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTim
         kernel = KernelLowering(lowering, program)
         return kernel, {op: _timed(op, kernel) for op in kernel.all}
 
-    def cycles(kernels: Sequence[CompiledKernel]) -> float:
+    def commands(programs: Sequence[ProgramOp]) -> tuple[Sequence[ProgramOp], TimedArray]:
         lowering, timed = _lowering(instructions, arenas), list[_Timed]()
-        for number, program in enumerate(each for kernel in kernels for each in kernel.programs):
-            # The lowering has the program, so that no other one has its id.
+        for number, program in enumerate(programs):
             key = place, id(program)
             lowered, costs = _in_rows.get(key, partial(known, program, lowering))
             lowered.append_to(lowering)
@@ -86,7 +89,14 @@ def run_timer(instructions: InstructionSet, arenas: Mapping[str, int]) -> RunTim
                 table = _timed_part(part, lowering.machine, costs)
                 keys = np.full(part.keys.size, number), part.keys
                 timed.append((table, keys, part.instruction, part.columns))
-        return float(simulate(_in_order(timed, lowering.machine), lowering.machine).cycles)
+        return programs, _in_order(timed, lowering.machine)
+
+    def cycles(kernels: Sequence[CompiledKernel]) -> float:
+        programs = [program for kernel in kernels for program in kernel.programs]
+        # Programs are kept with what is known of them, so that no others have their ids.
+        key = place, *map(id, programs)
+        _, table = _rows.get(key, partial(commands, programs))
+        return float(simulate(table, instructions.machine).cycles)
 
     return cycles
 
