@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tilewright.codegen.program.interface import CompiledKernel
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
@@ -13,11 +14,17 @@ from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.planning import Plan
+from tilewright.planning.chains.known import Recent, sized
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.lower import tile
 from tilewright.tile.tensors import Placement
+
+MOST_PROGRAMS = 1024
+"""Programs that a process keeps, for machines of other bandwidths."""
+
+_programs = Recent[ModuleOp](MOST_PROGRAMS)
 
 
 @dataclass
@@ -32,6 +39,10 @@ class Trials:
         default_factory=dict[tuple[str, Schedule], ModuleOp]
     )
     """Tile programs by symbol and schedule: most trials share most of them."""
+    places: dict[str, dict[str, Placement]] = field(
+        default_factory=dict[str, "dict[str, Placement]"]
+    )
+    """Where each kernel's operands lie in main memory."""
 
     def __post_init__(self) -> None:
         self.names = value_names(self.network)
@@ -42,9 +53,12 @@ class Trials:
         """A kernel under a schedule, ready for the run timer."""
         kernel, key = self.kernels[symbol], (symbol, schedule)
         if key not in self.programs:
-            placements = placements_of(self.ops[symbol], self.names, kernel)
-            program = tile(kernel, schedule, self.machine, placements, check=False)
-            self.programs[key] = ModuleOp([program])
+            if symbol not in self.places:
+                self.places[symbol] = placements_of(self.ops[symbol], self.names, kernel)
+            placements = self.places[symbol]
+            form = sized(self.machine), kernel, schedule, *placements.items()
+            program = partial(tile, kernel, schedule, self.machine, placements, check=False)
+            self.programs[key] = _programs.get(form, lambda: ModuleOp([program()]))
         return CompiledKernel(kernel, schedule, self.programs[key], cycles)
 
 

@@ -176,7 +176,8 @@ def price(case: Case, machine: Machine, schedule: Schedule) -> float:
     for name, memory in places.keys:
         known = staged[name, memory] if memory else schedule.slots(name)
         tiling.slots[name, memory] = known
-    return Commands(tiling).cycles()
+    commands = Commands(tiling)
+    return commands.cycles(commands.table())
 
 
 @cache

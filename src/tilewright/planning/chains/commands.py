@@ -63,10 +63,9 @@ class Commands:
         """True if the machine's instructions are of rows."""
         return self.tiling.machine.synchronisation.by_rows
 
-    def cycles(self) -> float:
+    def cycles(self, table: TimedArray) -> float:
         """Return the cycles that the machine's timing core takes for the commands."""
         machine = self.tiling.machine
-        table = self.table()
         if self.by_rows:
             # Instructions are dispatched in the order in which they can begin, so that none finds a
             # full queue before it.

@@ -314,7 +314,13 @@ class Tiling:
 
     @cached_property
     def home_bytes(self) -> dict[str, int]:
-        """Bytes through main memory, and each other that holds operands."""
+        """Bytes through main memory, and each other that holds operands; not to be changed."""
+        key = self.around, self.slides
+        if key not in self.shape.homes:
+            self.shape.homes[key] = self._home_bytes()
+        return self.shape.homes[key]
+
+    def _home_bytes(self) -> dict[str, int]:
         total = dict.fromkeys(self.machine.homes, 0)
         for index, place in enumerate(self.places.all):
             for name in total:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
@@ -23,6 +23,7 @@ from tilewright.planning.chains.rooms import Rooms
 from tilewright.planning.chains.units import Places, Unit
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Budget, Plan
+from tilewright.simulate.commands import TimedArray
 
 V = TypeVar("V")
 
@@ -31,6 +32,9 @@ MOST_CHAINS = 256
 
 MOST_PLANS = 10_000
 """Chains on machines of some rates whose plans a process keeps, likewise."""
+
+MOST_COMMANDS = 20_000
+"""Tilings whose commands a process keeps, of 4000 bytes on an average for MobileNet-v2."""
 
 MOST_MACHINES = 64
 """Machines whose texts a process keeps."""
@@ -50,6 +54,7 @@ class TileFigures:
         default_factory=dict[str, "dict[object, dict[str, float]]"]
     )
     """By the machine's rates, cycles of each engine."""
+    homes: dict[object, dict[str, int]] = field(default_factory=dict[object, dict[str, int]])
 
 
 @dataclass
@@ -77,10 +82,14 @@ class Figures:
         places.levels, places.around = self.levels, self.around
 
 
-class _Recent(Generic[V]):
+class Recent(Generic[V]):
     """Values by key, of which those that were asked for last are kept; threads may share them."""
 
+    every: ClassVar[list[Recent[Any]]] = []
+    """All that this process has."""
+
     def __init__(self, most: int) -> None:
+        self.every.append(self)
         self._most = most
         self._values: OrderedDict[object, V] = OrderedDict()
         self._lock = Lock()
@@ -101,15 +110,16 @@ class _Recent(Generic[V]):
             self._values.clear()
 
 
-_figures = _Recent[Figures](MOST_CHAINS)
-_plans = _Recent[list[tuple[dict[str, int], list[Rooms], Plan]]](MOST_PLANS)
-_texts = _Recent[tuple[Machine, str, str]](MOST_MACHINES)
+_figures = Recent[Figures](MOST_CHAINS)
+_plans = Recent[list[tuple[dict[str, int], list[Rooms], Plan]]](MOST_PLANS)
+_texts = Recent[tuple[Machine, str, str]](MOST_MACHINES)
+_commands = Recent[tuple[Figures, TimedArray]](MOST_COMMANDS)
 
 
 def forget() -> None:
     """Let go of all that this process knows."""
-    _figures.clear()
-    _plans.clear()
+    for values in Recent.every:
+        values.clear()
 
 
 def figures_of(kernel: Kernel, units: Sequence[Unit], places: Places) -> Figures:
@@ -125,6 +135,12 @@ def figures_of(kernel: Kernel, units: Sequence[Unit], places: Places) -> Figures
     known = _figures.get(key, Figures)
     known.join(places)
     return known
+
+
+def commands_of(figures: Figures, key: object, make: Callable[[], TimedArray]) -> TimedArray:
+    """The commands of one of a chain's tilings, whose times alone depend on bandwidths."""
+    # The figures are kept with the commands, so that no others have their id.
+    return _commands.get((id(figures), key), lambda: (figures, make()))[1]
 
 
 def known_plan(
@@ -149,6 +165,12 @@ def known_plan(
     if not any(places.is_deep for places in looked):
         found.append((sizes, [places.rooms for places in looked], plan))
     return plan
+
+
+def sized(machine: Machine) -> object:
+    """All of a machine but for its bandwidths: what programs, and all but the times of their
+    commands, depend on."""
+    return texts_of(machine)[0], tuple(memory.bytes for memory in machine.memories)
 
 
 def texts_of(machine: Machine) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from tilewright.planning.chains.commands import Commands
 from tilewright.planning.chains.cost import Tiling
 from tilewright.planning.chains.inner import InnerTiles, inner_of
 from tilewright.planning.chains.kept import block_step, choices
-from tilewright.planning.chains.known import Figures, TileFigures, texts_of
+from tilewright.planning.chains.known import Figures, TileFigures, commands_of, texts_of
 from tilewright.planning.chains.tiles import Tile
 from tilewright.planning.chains.units import Places, Unit
 from tilewright.planning.cost.bounds import PRODUCTS
@@ -154,7 +154,9 @@ class Candidates:
     def _orders(self, sizes: dict[str, int]) -> Iterator[Tiling]:
         known = self.figures.tiles.setdefault(tuple(sizes.values()), TileFigures())
         busy = known.busy.setdefault(texts_of(self.machine)[1], {})
-        shape = Tile(self.places, sizes, known.spans, known.boxes, known.totals, busy=busy)
+        shape = Tile(
+            self.places, sizes, known.spans, known.boxes, known.totals, busy=busy, homes=known.homes
+        )
         if prod(shape.trips(dim) for dim in shape.cut) > TILES:
             self.thinned = True
             return
@@ -297,13 +299,18 @@ class Search:
 
     def _cycles(self, tiling: Tiling) -> float:
         """The cycles of a tiling's commands, by the machine's timing core."""
-        prices = next(c.figures.prices for c in self.candidates if c.places is tiling.places)
+        figures = next(c.figures for c in self.candidates if c.places is tiling.places)
         if tiling.places.is_deep:
-            return Commands(tiling).cycles()
+            commands = Commands(tiling)
+            return commands.cycles(commands.table())
         inner = tuple((inner.loops, inner.levels) for inner in tiling.inner)
         loops = tuple(tiling.shape.sizes.values()), tiling.order, inner, tiling.kept
         homes = tuple(memory.name for memory in tiling.homes)
-        key = texts_of(tiling.machine)[1], loops, tuple(sorted(tiling.slots.items())), homes
-        if key not in prices:
-            prices[key] = Commands(tiling).cycles()
-        return prices[key]
+        key = loops, tuple(sorted(tiling.slots.items())), homes
+        rates, commands = texts_of(tiling.machine)[1], Commands(tiling)
+        if (rates, key) not in figures.prices:
+            # The latency of instructions of rows depends on the time in which their bytes flow.
+            kept = (rates, key) if commands.by_rows else key
+            table = commands_of(figures, kept, commands.table)
+            figures.prices[rates, key] = commands.cycles(table)
+        return figures.prices[rates, key]

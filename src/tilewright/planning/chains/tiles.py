@@ -119,6 +119,8 @@ class Tile:
     """Bytes of each transfer of a buffer, of those who keep them here."""
     busy: dict[object, dict[str, float]] = field(default_factory=dict[object, "dict[str, float]"])
     """Cycles of each engine, of those who keep them here."""
+    homes: dict[object, dict[str, int]] = field(default_factory=dict[object, "dict[str, int]"])
+    """Bytes through main memories, of those who keep them here."""
 
     @property
     def units(self) -> tuple[Unit, ...]:

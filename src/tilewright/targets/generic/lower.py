@@ -177,7 +177,8 @@ class KernelLowering(Commands):
             parts.append(Part(barrier, {}, np.full(1, FIRST, np.int64)))
         for op in self.all:
             instruction, columns = lowered[op]
-            parts.append(Part(instruction, columns | carried.fields(op), self.order.rows(op).key))
+            keys = self.order.rows(op).key
+            parts.append(Part(instruction, columns | carried.fields(op), keys, op))
         parts += carried.parts(self.whole.instructions)
         return parts
 
@@ -211,7 +212,7 @@ class KernelLowering(Commands):
         parts: list[Part] = []
         for op in commands:
             instruction, columns = lowered[op]
-            parts.append(Part(instruction, columns | waits[op], prefetch.keys[op]))
+            parts.append(Part(instruction, columns | waits[op], prefetch.keys[op], op))
         for op in commands:
             engine = self.engines.index(op.engine.data)
             counts = base[engine] + prefetch.positions[op] + 1

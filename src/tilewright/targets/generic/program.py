@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.codegen import words
 from tilewright.codegen.words import Column, Units
 from tilewright.targets.generic.isa import Instruction, InstructionSet
+from tilewright.tile.queues import Command
 
 
 @dataclass
@@ -17,6 +18,8 @@ class Part:
     instruction: Instruction
     columns: dict[str, Any]
     keys: Column
+    command: Command | None = None
+    """The command of which they are the executions, if they are of one."""
 
 
 @dataclass(frozen=True)

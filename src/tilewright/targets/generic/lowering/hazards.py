@@ -66,7 +66,8 @@ class Hazards:
     """The uses of all kernels so far."""
 
     def __init__(self) -> None:
-        self._past: dict[tuple[str, int, int, bool, int], _Past] = {}
+        self._past: dict[str, dict[tuple[int, int, bool, int], _Past]] = {}
+        """By memory."""
         self._floor: dict[int, int] = {}
 
     def waits(self, uses: Iterable[Use], engine: int, executions: int) -> dict[int, Column]:
@@ -77,8 +78,8 @@ class Hazards:
             if other != engine
         }
         for use in uses:
-            for (memory, low, high, write, other), past in self._past.items():
-                if other == engine or memory != use.memory or not (write or use.write):
+            for (low, high, write, other), past in self._past.get(use.memory, {}).items():
+                if other == engine or not (write or use.write):
                     continue
                 if low < use.high and use.low < high:
                     counts = waits.setdefault(other, np.zeros(executions, np.int64))
@@ -89,8 +90,8 @@ class Hazards:
     def written(self, memory: str, low: int, high: int) -> bool:
         """Return True if an earlier kernel wrote any of these bytes since the host last ran."""
         return any(
-            write and name == memory and start < high and low < end
-            for name, start, end, write, _ in self._past
+            write and start < high and low < end
+            for start, end, write, _ in self._past.get(memory, {})
         )
 
     def add(self, uses: Iterable[Use], engine: int, counts: Column) -> None:
@@ -102,10 +103,13 @@ class Hazards:
             mine = counts if use.rows is None else counts[use.rows]
             if not mine.size:
                 continue
-            key = (use.memory, use.low, use.high, use.write, engine)
-            before = self._past[key].count if key in self._past else 0
+            past, key = (
+                self._past.setdefault(use.memory, {}),
+                (use.low, use.high, use.write, engine),
+            )
+            before = past[key].count if key in past else 0
             count = max(before, int(mine.max()))
-            self._past[key] = _Past(count, use.footprint, mine, before)
+            past[key] = _Past(count, use.footprint, mine, before)
 
     def settle(self, counts: dict[int, int]) -> None:
         """From here on every command waits for all before (``counts`` per engine)."""
