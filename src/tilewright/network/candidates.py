@@ -42,7 +42,7 @@ class Trials:
     places: dict[str, dict[str, Placement]] = field(
         default_factory=dict[str, "dict[str, Placement]"]
     )
-    """Where each kernel's operands lie in main memory."""
+    """Places in main memory of each kernel's operands, by the kernel's symbol."""
 
     def __post_init__(self) -> None:
         self.names = value_names(self.network)

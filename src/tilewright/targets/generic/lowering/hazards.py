@@ -67,7 +67,7 @@ class Hazards:
 
     def __init__(self) -> None:
         self._past: dict[str, dict[tuple[int, int, bool, int], _Past]] = {}
-        """By memory."""
+        """Earlier uses of each memory, by its name."""
         self._floor: dict[int, int] = {}
 
     def waits(self, uses: Iterable[Use], engine: int, executions: int) -> dict[int, Column]:
