@@ -58,6 +58,22 @@ def test_the_bound_counts_what_must_move_once(channels: int, size: int, tmp_path
     assert bounds == [pytest.approx(max(work, moved), rel=0.02)] * 2
 
 
+@pytest.mark.parametrize("slow", ["load", "store"])
+def test_the_bound_counts_the_rates_of_moves(slow: str, tmp_path: Path) -> None:
+    """A move of a byte in 16 cycles where main memory gives 4 in one: the load moves an image and
+    the weights, the store the result alone."""
+    rate = f"{slow} = {{ source"
+    line = next(line for line in ONE_SRAM.splitlines() if line.startswith(rate))
+    text = ONE_SRAM.replace(line, line.replace("bytes_per_cycle = 4", "bytes_per_cycle = 0.0625"))
+    image, weights = 2 * 16 * 4 * 4, 2 * 3 * 16 * 16 * 9
+    moved = image + weights if slow == "load" else image
+    package = tilewright.compile(network(tmp_path, 16, 4), written(tmp_path, text))
+    summary = package.summary()
+    bound = summary["on_chip_bound_cycles"]
+    assert bound == pytest.approx(16 * moved, rel=0.02)
+    assert summary["predicted_cycles"] >= 0.99 * bound
+
+
 def test_the_report_says_all_three(tmp_path: Path) -> None:
     package = tilewright.compile(network(tmp_path, 16, 20), written(tmp_path, ONE_SRAM))
     said = " ".join(package.report().split())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -33,11 +34,14 @@ class OutputEnd:
     """The end of an axis of an output: a run has as many indices as another output says."""
 
     output: str
+    """The output that ends there; empty where the size ends values within the network alone."""
     axis: int
     size: str
     """The output of one int64 that is the size."""
     name: str
     """The name of the size, as ``--shape`` has it."""
+    room: int
+    """The most indices that there is room for."""
 
 
 def follow_sizes(
@@ -46,15 +50,18 @@ def follow_sizes(
     sizes: Mapping[str, SSAValue],
     ends: Mapping[SSAValue, Ends],
     differing: Mapping[str, Differing],
+    stated: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[OutputEnd, ...]:
     """Mask what sums or searches along axes that end early; add the sizes of outputs' axes to the
     outputs, and return these.
 
     ``ends`` are the axes of inputs and results that end early; ``differing`` are, for each
     size, the axes of the network that differ where it has another room, constants' among them.
+    ``stated`` has the room of sizes that may be larger: these are outputs, too.
     Refuses (``onnx-shape``) what cannot be masked, and what takes the size from no operand.
     """
-    return _Following(network, weights, sizes, ends, differing).run()
+    following = _Following(network, weights, sizes, ends, differing)
+    return following.run(stated)
 
 
 def end_inputs(
@@ -104,7 +111,7 @@ class _Following:
         self.before: AnyOperation = network.output_op
         self.node = ""
 
-    def run(self) -> tuple[OutputEnd, ...]:
+    def run(self, stated: Mapping[str, int]) -> tuple[OutputEnd, ...]:
         self.ends.update({v: self.begin[v] for v in self.network.block.args if v in self.begin})
         for op in list(self.network.block.ops):
             if isinstance(op, OutputOp):
@@ -115,7 +122,7 @@ class _Following:
                 self.ends[result] = {**found, **self.begin.get(result, {})}
                 self.ends[self.instead.get(result, result)] = self.ends[result]
                 self._compare(op)
-        return self._outputs()
+        return self._outputs(stated)
 
     def _constant(self, op: WeightOp) -> Ends:
         """The axes of a constant that are as long as a size: a ramp of its indices, say."""
@@ -206,8 +213,8 @@ class _Following:
                 reason = f"its size follows from {name!r} by arithmetic that is not followed"
                 raise self.refusal(reason)
 
-    def _outputs(self) -> tuple[OutputEnd, ...]:
-        """Add an output for each size that ends an axis of an output."""
+    def _outputs(self, stated: Mapping[str, int]) -> tuple[OutputEnd, ...]:
+        """Add an output for each size that ends an axis of an output, or may be too large."""
         output, network = self.network.output_op, self.network
         names = [name for name, _ in network.outputs]
         places: dict[str, str] = {}
@@ -219,7 +226,11 @@ class _Following:
                 if size not in places:
                     places[size] = _fresh(f"{size}_size", names)
                     names.append(places[size])
-                found.append(OutputEnd(name, axis, places[size], size))
+                found.append(OutputEnd(name, axis, places[size], size, shape_of(value)[axis]))
+        for size in (size for size in stated if size not in places):
+            places[size] = _fresh(f"{size}_size", names)
+            names.append(places[size])
+            found.append(OutputEnd("", 0, places[size], size, stated[size]))
         values = [*output.values, *(self.sizes[size] for size in places)]
         network.block.add_op(OutputOp.build(operands=[values]))
         output.detach()

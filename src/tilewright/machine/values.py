@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.errors import Problem, TilewrightError, nearest
@@ -64,6 +64,12 @@ def _own_tables(place: str, part: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
+def _of_the_same_name(field: str, known: Iterable[str]) -> str:
+    """Ask for a key that ends with ``field``; empty where several or none do."""
+    ends = [key for key in known if key.rpartition(".")[2] == field]
+    return f"did you mean {ends[0]}?" if len(ends) == 1 else ""
+
+
 def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
     """The machine with other values; see ``Machine.with_values``."""
     data = machine.to_json()
@@ -93,7 +99,7 @@ def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
         place = tables.get(key, dims.get(around))
         if place is None:
             reason = f"{machine.name} has no such value"
-            hint = nearest(key, known)
+            hint = nearest(key, known) or _of_the_same_name(field, known)
             if key.startswith("fusion."):
                 hint += "; fusion=off takes all fusions away"
             problems.append(Problem("machine-key", reason, shown(key), hint))

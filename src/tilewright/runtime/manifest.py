@@ -86,11 +86,14 @@ class OutputSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An axis of an output of which a run fills as many indices as another output says."""
 
     output: str
+    """The output that ends there; empty where the size ends values of the program alone."""
     axis: Annotated[int, Meta(ge=0, lt=64)]
     size: str
     """The output of the program, one int64, that is the size."""
     name: str
     """The name under which ``--shape`` states the most."""
+    room: Annotated[int, Meta(ge=0)]
+    """The most indices that there is room for."""
 
 
 class FreeDim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -270,8 +273,7 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 size is None
                 or not known
                 or not ELEMENTS[size.dtype].is_integer
-                or cut is None
-                or end.axis >= len(cut.shape)
+                or (end.output and (cut is None or cut.shape[end.axis :][:1] != (end.room,)))
             ):
                 raise JsonError(f"{end.output}: {end.size} is not the size of its axis {end.axis}")
         returned = shapes.keys() | {tensor.name for tensor in self.empty_outputs}

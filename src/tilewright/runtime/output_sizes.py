@@ -22,16 +22,19 @@ def cut_to_sizes(
     """
     cut = dict(outputs)
     for end in sizes:
-        array, size = cut[end.output], int(outputs[end.size])
-        if size > array.shape[end.axis]:
+        size = int(outputs[end.size])
+        if size > end.room:
+            axis, where = f"its axis {end.axis} has {size} indices", f"output {end.output!r}"
+            if not end.output:
+                axis, where = f"data give it a size of {size}", f"value {end.name!r}"
             raise refuse(
                 "output-room",
-                f"its axis {end.axis} has {size} indices in this run, and room for "
-                f"{array.shape[end.axis]}",
-                f"output {end.output!r}",
+                f"{axis} in this run, and there is room for {end.room}",
+                where,
                 f"compile with more: --shape {end.name}=0..{size}",
             )
-        cut[end.output] = array[(slice(None),) * end.axis + (slice(0, max(0, size)),)]
+        if end.output:
+            cut[end.output] = cut[end.output][(slice(None),) * end.axis + (slice(0, max(0, size)),)]
     hidden = {end.size for end in sizes}
     return {name: array for name, array in cut.items() if name not in hidden}
 

@@ -7,7 +7,6 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.frontends.onnx.onnx_models import assert_close, model_of, noise, onnxruntime_of, single
-from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
 
@@ -98,7 +97,8 @@ def test_roi_align(transformation, mode):
 
 @pytest.mark.parametrize("transformation", ["half_pixel", "output_half_pixel"])
 @pytest.mark.parametrize("cells", [(3, 2), (1, 1), (7, 7)])
-def test_roi_align_with_as_many_samples_as_there_are_pixels(transformation, cells):
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_roi_align_with_as_many_samples_as_there_are_pixels(mode, transformation, cells):
     """Regions of any size: of no extent, turned around, and far beyond the image."""
     values = np.random.default_rng(cells)
     start = values.uniform(-4, 12, (12, 2))
@@ -110,18 +110,13 @@ def test_roi_align_with_as_many_samples_as_there_are_pixels(transformation, cell
         "RoiAlign",
         [(3, 4, 9, 10), (12, 4), values.integers(0, 3, 12)],
         16,
+        mode=mode,
         coordinate_transformation_mode=transformation,
         output_height=cells[0],
         output_width=cells[1],
         spatial_scale=0.9,
     )
     against_runtime(model, {"x0": noise(3, 4, 9, 10), "x1": boxes.astype(np.float32)})
-
-
-def test_roi_align_of_the_largest_needs_a_number_of_samples():
-    model = single("RoiAlign", [(2, 3, 9, 10), (4, 4), np.zeros(4, np.int64)], 16, mode="max")
-    with pytest.raises(TilewrightError, match="sampling_ratio"):
-        import_onnx(model)
 
 
 def test_max_roi_pool():

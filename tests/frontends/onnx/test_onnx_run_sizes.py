@@ -381,6 +381,48 @@ def test_a_size_beyond_its_room():
     assert refused.value.problems[0].code == "output-room"
 
 
+@pytest.mark.parametrize("most", [3, 10])
+def test_a_loop_that_would_go_on(most):
+    """Neither what it carries nor what it collects is that of fewer rounds than the run asks for,
+    whether the rounds are a loop or, few of them, written out."""
+    case = counted_loop([most, 0, most + 1])
+    for names in (["y"], ["y", "rows"]):
+        loop = onnx.NodeProto()
+        loop.CopyFrom(case.nodes[0])
+        if len(names) == 1:
+            loop.ClearField("output")
+            loop.output.extend(names)
+            del loop.attribute[0].g.node[1], loop.attribute[0].g.output[2]
+        model = typed_model([loop], case.feeds[0], dict.fromkeys(names, FLOAT), {})
+        imported = import_onnx(model, shapes={names[-1]: f"0..{most}"})
+        for feeds in case.feeds:
+            outputs = interpret(imported.module, imported.weights, feeds)
+            if feeds["n"] <= most:
+                wanted = onnxruntime_of(model, feeds)
+                for name, got in cut_to_sizes(imported.ends, outputs).items():
+                    np.testing.assert_allclose(got, wanted[name], rtol=1e-5, err_msg=name)
+                continue
+            with pytest.raises(TilewrightError, match=rf"{most + 1}.* in this run"):
+                cut_to_sizes(imported.ends, outputs)
+
+
+def test_a_size_within_the_network_beyond_its_room():
+    """Its outputs do not end there, and are wrong all the same."""
+    nodes = [
+        node("Compress", ["x", "keep"], ["kept"]),
+        node("ReduceSum", ["kept"], ["y"], keepdims=0),
+    ]
+    feeds = {"x": dense(12), "keep": np.arange(12) % 3 == 0}
+    model = typed_model(nodes, feeds, {"y": FLOAT}, {})
+    executable = tilewright.compile(model, shapes={"kept": "0..5"})
+    assert [tensor.name for tensor in executable.outputs] == ["y"]
+    outputs = executable.run(dict(feeds))
+    np.testing.assert_allclose(outputs["y"], onnxruntime_of(model, feeds)["y"], rtol=1e-5)
+    with pytest.raises(TilewrightError, match=r"a size of 8 .* --shape kept=0\.\.8") as refused:
+        executable.run({**feeds, "keep": np.arange(12) % 3 > 0})
+    assert refused.value.problems[0].code == "output-room"
+
+
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [

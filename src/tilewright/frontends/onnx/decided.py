@@ -33,6 +33,8 @@ class Decided:
     smaller: str = ""
     """The size whose room is less by one, to see what follows from it."""
     rooms: dict[str, int] = field(default_factory=dict[str, int])
+    stated: dict[str, int] = field(default_factory=dict[str, int])
+    """The rooms of sizes that may be larger in a run: the caller's, where they limit something."""
     sizes: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
     """The value of each size, int64 and of rank 0."""
     ends: dict[SSAValue, Ends] = field(default_factory=dict[SSAValue, Ends])
@@ -55,12 +57,17 @@ def _value_of(name: str) -> str:
 
 
 def room(
-    at: Lowering, axis: int | None = None, *, most: int | None, result: int = 0
+    at: Lowering,
+    axis: int | None = None,
+    *,
+    most: int | None,
+    result: int = 0,
+    what: str = "the size of its result, and nothing says how large it may be",
 ) -> tuple[str, int]:
     """The name and the room of a size that data decide: the caller's, or ``most``.
 
     It is called as the node's ``result`` is, with the ``axis`` after it where there may be
-    several. Refuses where neither says it, and in bodies of loops.
+    several. Refuses where neither says it, and in bodies of loops, with ``what`` data decide.
     """
     decided = at.network.decided
     value = next(filter(None, at.node.outputs[result:]))
@@ -71,7 +78,7 @@ def room(
     extent = given if given is not None else most
     if extent is None:
         raise at.refuse(
-            "data decide the size of its result, and nothing says how large it may be",
+            f"data decide {what}",
             code="onnx-shape",
             help=f"state the most: --shape {name}=0..100; or, where an input decides it, give the "
             "input its value: --constant",
@@ -84,6 +91,8 @@ def room(
     while any(other != name and abs(extent - n) < 2 for other, n in decided.rooms.items()):
         extent += 1  # What has a size is told by its extent.
     decided.rooms[name] = extent
+    if given is not None and (most is None or given < most):
+        decided.stated[name] = extent
     return name, extent - (name == decided.smaller)
 
 

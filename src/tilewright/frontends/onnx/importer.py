@@ -93,7 +93,8 @@ def _with_sizes(
                 "where an input decides the size, give the input its value: --constant",
             ) from error
     decided = importer.decided
-    return importer, module, follow_sizes(network, weights, decided.sizes, decided.ends, others)
+    ends = follow_sizes(network, weights, decided.sizes, decided.ends, others, decided.stated)
+    return importer, module, ends
 
 
 def _listed(values: dict[str, Item | Unknown], name: str, length: int) -> ValueList | Unknown:

@@ -39,7 +39,8 @@ def loop_of_run(call: Call) -> Sequence[Item] | None:
     most = None
     if isinstance(limit, Constant) and int(limit.array.reshape(-1)[0]) <= MAX_ROUNDS:
         most = max(1, int(limit.array.reshape(-1)[0]))
-    name, extent = room(at, most=most, result=len(state) if rows else 0)
+    what = "how many rounds it takes, and nothing says how many at most"
+    name, extent = room(at, most=most, result=len(state) if rows else 0, what=what)
     decided = at.network.decided
     assert isinstance(decided, Decided)
     rounds = decided.rooms[name]
@@ -56,13 +57,17 @@ def loop_of_run(call: Call) -> Sequence[Item] | None:
         kept = stages.written(rounds, state, going)
     if kept is None:
         return None
-    carried, (taken, *stacks) = kept
+    (*carried, further), (taken, *stacks) = kept
     count = at.emit("reduce_sum", at.cast(taken, np.int64), axes=(0,), keep_dims=False)
+    # A run that would go on has one round too many for the room.
+    count = at.emit("add", count, at.cast(further, np.int64))
+    decided.sizes[name] = at.reshape(count, ())
     return [*carried, *(ended(at, first(at, s, 0, extent), 0, name, count) for s in stacks)]
 
 
 Kept = tuple[list[SSAValue], list[SSAValue]]
-"""Values carried after the last round, and those that the rounds collect."""
+"""Values carried after the last round, with whether there would be a further one, and those that
+the rounds collect."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class RunRounds:
             if len(problems) == before and network.fits([*news, after], [now, *rows]):
                 backwards = [False] * (1 + len(rows))
                 carried, stacks = network.loop(at, rounds, [*news, after], [now, *rows], backwards)
-                return carried[:-1], stacks
+                return carried, stacks
         network.discard()
         del problems[before:]
         return None
@@ -119,7 +124,7 @@ class RunRounds:
             collected.append([going, *rows])
             going = after
         stacks = [at.joined(list(rows), 0, new=True) for rows in zip(*collected, strict=True)]
-        return carried, [at.stored(stack) for stack in stacks]
+        return [*carried, going], [at.stored(stack) for stack in stacks]
 
     def _round(
         self, at: Lowering, body: Body, index: SSAValue, state: Sequence[SSAValue], going: SSAValue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tilewright.frontends.moves import stretch
@@ -25,19 +27,13 @@ def roi_align(at: Lowering) -> Value:
     ratio, mode = at.integer("sampling_ratio"), at.text("mode", "avg")
     if min(cells) < 1 or mode not in ("avg", "max"):
         raise at.refuse(f"cells {list(cells)} in mode {mode!r} are not computed")
-    if ratio < 1 and mode == "max":
-        raise at.refuse(
-            "with sampling_ratio 0 the number of samples depends on the regions, of which only "
-            "the mean is computed",
-            help="export the model with a sampling ratio",
-        )
     default = "half_pixel" if at.version >= 16 else "output_half_pixel"
     half = at.text("coordinate_transformation_mode", default) == "half_pixel"
     boxes = at.apply("mul", at.tensor(1), at.number("spatial_scale", 1.0))
     if half:
         boxes = at.apply("sub", boxes, 0.5)
     if ratio < 1:
-        return _means(at, boxes, cells, half=half)
+        return (_means if mode == "avg" else _maxima)(at, boxes, cells, half=half)
     sides = [_side(at, boxes, axis, cells[axis], ratio, half) for axis in range(2)]
     count = rois[0]
     # Coordinates [roi, rows of samples, columns of samples].
@@ -90,15 +86,78 @@ def _means(at: Lowering, boxes: SSAValue, cells: tuple[int, int], *, half: bool)
     return at.transpose(at.emit("matmul", wide, rows), (0, 3, 1, 2))
 
 
-_NEAR = 6
-"""Samples that are looked at for each pixel: two that are less than 2 apart, in steps of over half
-a pixel, have at most two between them; the others are for what rounding leaves."""
+def _maxima(at: Lowering, boxes: SSAValue, cells: tuple[int, int], *, half: bool) -> Value:
+    """The largest weighted pixel of as many samples as a cell has pixels.
+
+    A sample's weight of a pixel is a product of one weight for each axis, so that the axes follow
+    one another: of a positive pixel the largest weight counts, of a negative one the smallest.
+    Samples beyond the image are 0, and so is a cell without samples.
+    """
+    count, extents = at.shape(1)[0], at.shape(0)[2:]
+    x = at.emit("gather", at.tensor(0), at.cast(at.tensor(2), np.int64), axis=0)
+    zero, beyond = at.made(0.0, x, "zero"), []
+    for axis in (1, 0):
+        near = _near(at, boxes, axis, cells[axis], extents[axis], half=half)
+        rows = (count, 1, *((1, cells[1], extents[1]) if axis else (cells[0], extents[0], 1)))
+        largest, least = (at.cast(at.reshape(w, rows), dtype_of(x)) for w in near.extremes(at))
+        sizes = shape_of(x)
+        x = at.reshape(x, (*sizes[: 2 + axis], 1, *sizes[2 + axis :]))
+        negative = at.apply("less", x, 0.0)
+        weight = at.emit("select", negative, least, largest)
+        taken = at.apply("less_equal", 0.0, largest)
+        at.check_size([*sizes, cells[axis]])
+        x = _largest(at, taken, at.emit("mul", x, weight), 3 + axis)
+        x = at.emit("select", at.apply("equal", x, -np.inf), zero, x)
+        place = (count, 1, 1, cells[1]) if axis else (count, 1, cells[0], 1)
+        beyond.append(at.reshape(near.beyond, place))
+    either = at.emit("bit_or", *beyond)
+    return at.emit("select", either, at.apply("max", x, 0.0), x)
 
 
-def _shares(
+_NEAR = 7
+"""Samples that are looked at for each pixel: those less than 1 from it, in steps of over half a
+pixel, are four at most; the others are for what rounding leaves."""
+
+
+@dataclass(frozen=True)
+class _Near:
+    """The samples of every cell along an axis that are near each of the axis' pixels."""
+
+    taken: SSAValue
+    """Mask of those that are samples and lie in the image [roi, cells, extent, near]."""
+    offset: SSAValue
+    """The pixel's place less that of the sample, which is moved into the image, likewise."""
+    divisor: SSAValue
+    """The number of a cell's samples, 1 where it has none [roi, 1, 1, 1]."""
+    beyond: SSAValue
+    """Mask of the cells with a sample beyond the image [roi, cells, 1, 1]."""
+
+    def weights(self, at: Lowering) -> SSAValue:
+        """The weight of the pixel in each sample that is a neighbour of it; else 0."""
+        distance = at.emit("abs", self.offset)
+        return at.apply("max", at.apply("sub", 1.0, distance), 0.0)
+
+    def extremes(self, at: Lowering) -> tuple[SSAValue, SSAValue]:
+        """The largest weight of each pixel, -1 where no sample has it, and the smallest."""
+        weights = self.weights(at)
+        mask = at.emit("bit_and", at.apply("less", 0.0, weights), self.taken)
+        # A sample on a pixel has a neighbour of weight 0, too.
+        least = at.emit(
+            "select", at.apply("equal", self.offset, 0.0), at.made(0.0, weights), weights
+        )
+        missing = at.made(-1.0, weights, "missing"), at.made(1.0, weights, "missing")
+        largest = at.emit("select", mask, weights, missing[0])
+        least = at.emit("select", mask, least, missing[1])
+        return (
+            at.emit("reduce_max", largest, axes=(3,), keep_dims=False),
+            at.emit("reduce_min", least, axes=(3,), keep_dims=False),
+        )
+
+
+def _near(
     at: Lowering, boxes: SSAValue, axis: int, cells: int, extent: int, *, half: bool
-) -> SSAValue:
-    """Return the weight of each pixel along an axis in the mean of a cell: [roi, cells, extent]."""
+) -> _Near:
+    """Return the samples near each pixel, of as many to a cell as it has pixels along the axis."""
     count = shape_of(boxes)[0]
     start, cell = _cell(at, boxes, axis, cells, half=half)
     samples = at.emit("ceil", cell)
@@ -109,19 +168,34 @@ def _shares(
     )
     samples, divisor, step = (at.reshape(v, (count, 1, 1, 1)) for v in (samples, divisor, step))
     start = at.reshape(start, (count, cells, 1, 1))
+
+    def place_of(number: SSAValue) -> SSAValue:
+        return at.emit("add", start, at.emit("mul", at.apply("add", number, 0.5), step))
+
     pixels = at.made(np.arange(extent).reshape(1, 1, -1, 1), cell, "pixels")
     # The first sample that may lie within one pixel of a pixel, and those after it.
     first = at.emit("sub", at.apply("sub", pixels, 1.0), start)
     first = at.emit("ceil", at.emit("div", first, at.apply("max", step, 1e-30)))
     first = at.apply("max", at.apply("sub", first, 2.0), 0.0)
     number = at.emit("add", first, at.made(np.arange(_NEAR).reshape(1, 1, 1, -1), cell, "near"))
-    place = at.emit("add", start, at.emit("mul", at.apply("add", number, 0.5), step))
+    place = place_of(number)
     taken = at.emit("bit_and", at.emit("less", number, samples), within(at, place, -1.0, extent))
-    distance = at.emit("abs", at.emit("sub", _clamped(at, place, extent), pixels))
-    weight = at.apply("max", at.apply("sub", 1.0, distance), 0.0)
-    weight = at.emit("select", taken, weight, at.made(0.0, cell, "zero"))
-    total = at.emit("reduce_sum", weight, axes=(3,), keep_dims=True)
-    return at.reshape(at.emit("div", total, divisor), (count, cells, extent))
+    ends = place_of(at.made(0.0, cell, "zero")), place_of(at.apply("sub", divisor, 1.0))
+    inside = at.emit("bit_and", *(within(at, end, -1.0, extent) for end in ends))
+    beyond = at.emit("bit_not", inside)
+    return _Near(taken, at.emit("sub", pixels, _clamped(at, place, extent)), divisor, beyond)
+
+
+def _shares(
+    at: Lowering, boxes: SSAValue, axis: int, cells: int, extent: int, *, half: bool
+) -> SSAValue:
+    """Return the weight of each pixel along an axis in the mean of a cell: [roi, cells, extent]."""
+    near = _near(at, boxes, axis, cells, extent, half=half)
+    weights = near.weights(at)
+    weights = at.emit("select", near.taken, weights, at.made(0.0, weights, "zero"))
+    total = at.emit("reduce_sum", weights, axes=(3,), keep_dims=True)
+    total = at.emit("div", total, near.divisor)
+    return at.reshape(total, (shape_of(boxes)[0], cells, extent))
 
 
 def _cell(
