@@ -121,6 +121,8 @@ def _run(
     states: int,
     products: Products,
 ) -> Sequence[Value]:
+    if 0 in at.shape(0):
+        raise at.refuse("its sequence has no step", help="--shape gives it one at least")
     x = at.tensor(0)
     if at.integer("layout"):
         x = at.transpose(x, (1, 0, 2))

@@ -36,17 +36,18 @@ def _unequal(at: Lowering, value: SSAValue) -> SSAValue:
 
 def non_zero(at: Lowering) -> Value:
     """The indices of elements other than 0, a row for each axis."""
-    shape = at.shape(0) or (1,)
+    shape = at.shape(0)
+    if not shape:
+        reason = "its operand has no axes, for which ONNX and ONNX Runtime give other shapes"
+        raise at.refuse(reason, help="reshape it to one axis")
     count = math.prod(shape)
     name, most = room(at, most=count)
     order, found = kept_first(at, _unequal(at, at.reshape(at.tensor(0), (count,))))
     places = ended(at, first(at, order, 0, most), 0, name, found)
     rows: list[SSAValue] = []
-    for axis in range(len(at.shape(0))):
+    for axis in range(len(shape)):
         index = at.apply("div", places, math.prod(shape[axis + 1 :]))
         rows.append(at.reshape(at.apply("mod", index, shape[axis]), (1, most)))
-    if not rows:
-        raise at.misfit("a number has no axes")
     return rows[0] if len(rows) == 1 else at.emit("concat", *rows, axis=0)
 
 
