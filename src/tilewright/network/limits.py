@@ -66,7 +66,7 @@ def network_limits(
         loads = loads_of(kernels_of(kernel), machine, internal)
         asked = {name: size / bandwidth_of(name, machine) for name, size in loads.moved.items()}
         for engine in loads.granule.keys() | loads.moving.keys():
-            asked[engine] = loads.granule[engine] + loads.moving[engine]
+            asked[engine] = loads.granule.get(engine, 0) + loads.moving.get(engine, 0)
         limited[max(asked, key=lambda name: asked[name])] += 1
         for engine, cycles in loads.granule.items():
             work[engine] = work.get(engine, 0.0) + cycles / machine.cores
