@@ -1,17 +1,21 @@
 """Language models: bytes a second of products in blocks, and tokens a second of a whole model.
 
     python -m benchmarks.cpu.language blocks
-    python -m benchmarks.cpu.language model.gguf --threads 2
+    python -m benchmarks.cpu.language model.gguf --threads 2 --genai FOLDER
 
 The first multiplies matrices of 63 MB by one vector and by 16, in turns with a loop that copies as
 many bytes and one that reads them, on the same thread. The second reads a prompt of 256 tokens and
-makes 48, in turns with llama.cpp where llama_cpp_python is installed. Best and median of all turns.
+makes 48, in turns with llama.cpp and OpenVINO where llama_cpp_python and openvino_genai are
+installed, and with ONNX Runtime's generation of a FOLDER that onnxruntime_genai's model builder
+made of the same architecture (int4 weights in blocks of 32, 8-bit products: int4_accuracy_level 4).
+Best and median of all turns.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import json
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -155,15 +159,66 @@ def llama_model(path: Path, threads: int) -> Callable[[list[int]], tuple[float, 
     return run
 
 
-def compare(path: Path, threads: int) -> None:
+def openvino_model(path: Path, threads: int) -> Callable[[list[int]], tuple[float, float]] | None:
+    """The same by OpenVINO, which says the times; None where it is not installed."""
+    try:
+        import openvino
+        import openvino_genai
+    except ImportError:
+        return None
+    pipeline = openvino_genai.LLMPipeline(str(path), "CPU", INFERENCE_NUM_THREADS=threads)
+
+    def run(prompt: list[int]) -> tuple[float, float]:
+        ids, mask = (openvino.Tensor(a) for a in (np.array([prompt]), np.ones((1, PROMPT), int)))
+        inputs = openvino_genai.TokenizedInputs(ids, mask)
+        # The first token is the prompt's.
+        made = pipeline.generate(
+            inputs, max_new_tokens=MADE + 1, ignore_eos=True, do_sample=False
+        ).perf_metrics
+        return made.get_ttft().mean / 1e3, made.get_tpot().mean / 1e3 * MADE
+
+    return run
+
+
+def genai_model(folder: Path, threads: int) -> Callable[[list[int]], tuple[float, float]] | None:
+    """The same by ONNX Runtime; None where its generation is not installed."""
+    try:
+        import onnxruntime_genai
+    except ImportError:
+        return None
+    settings = json.loads((folder / "genai_config.json").read_text())
+    settings["model"]["decoder"]["session_options"]["intra_op_num_threads"] = threads
+    (folder / "genai_config.json").write_text(json.dumps(settings))
+    model = onnxruntime_genai.Model(str(folder))
+
+    def run(prompt: list[int]) -> tuple[float, float]:
+        parameters = onnxruntime_genai.GeneratorParams(model)
+        parameters.set_search_options(max_length=PROMPT + MADE, do_sample=False)
+        generator = onnxruntime_genai.Generator(model, parameters)
+        begin = time.perf_counter()
+        generator.append_tokens(np.array(prompt, np.int32))
+        middle = time.perf_counter()
+        for _ in range(MADE):
+            generator.generate_next_token()
+        return middle - begin, time.perf_counter() - middle
+
+    return run
+
+
+def compare(path: Path, threads: int, genai: Path | None) -> None:
     """Print tokens a second of the prompt and of steps."""
-    ways = {"Tilewright": tilewright_model(path, threads)}
-    if (other := llama_model(path, threads)) is not None:
-        ways["llama.cpp"] = other
+    found = {
+        "Tilewright": tilewright_model(path, threads),
+        "llama.cpp": llama_model(path, threads),
+        "OpenVINO": openvino_model(path, threads),
+        "ONNX Runtime": None if genai is None else genai_model(genai, threads),
+    }
+    ways = {name: run for name, run in found.items() if run is not None}
     random = np.random.default_rng(0)
-    prompt = random.integers(100, 40_000, PROMPT).tolist()
     times = {name: [] for name in ways}
     for turn in range(TURNS + 1):
+        # Another prompt each time: OpenVINO keeps what it has read.
+        prompt = random.integers(100, 40_000, PROMPT).tolist()
         for name, run in ways.items():
             took = run(prompt)
             if turn:
@@ -181,8 +236,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("model", help="blocks, or a GGUF file")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--genai", type=Path, help="a folder of onnxruntime_genai")
     given = parser.parse_args()
     if given.model == "blocks":
         blocks()
     else:
-        compare(Path(given.model), given.threads)
+        compare(Path(given.model), given.threads, given.genai)
