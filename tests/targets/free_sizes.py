@@ -11,8 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tilewright import frontends
 from tilewright.graph.dialect import network_of
-from tilewright.graph.free_axes import Differing, same_but_for
-from tilewright.graph.run_sizes import OutputEnd, end_inputs
+from tilewright.graph.free_axes import same_but_for
+from tilewright.graph.operations import context
+from tilewright.graph.passes.take_steps import TakeSteps
+from tilewright.graph.run_sizes import OutputEnd, Sample, end_inputs
 from tilewright.ir.types import Array
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "dynamic"
@@ -145,18 +147,22 @@ def ended(
 ) -> tuple[frontends.Imported, tuple[OutputEnd, ...]]:
     """The network of a model at its largest sizes, of which a run gives its own as inputs."""
     one = frontends.load(path, shapes=dict(largest))
+    TakeSteps().apply(context(), one.module)
     network, axes = network_of(one.module), dict[str, dict[str, tuple[int, ...]]]()
-    seen, differing = (network, one.weights), dict[str, Differing]()
+    seen, samples = (network, one.weights), list[Sample]()
     for name, size in largest.items():
-        sizes = {**largest, name: size - 1}
-        other = frontends.load(path, shapes=dict(sizes))
-        pairs = {(largest[each], sizes[each]) for each in largest}
-        there = network_of(other.module), other.weights
-        differing[name] = same_but_for(seen, there, pairs, joined=True)
+        for less in sorted({size - 1, max(2, size // 3)} - {size}):
+            sizes = {**largest, name: less}
+            other = frontends.load(path, shapes=dict(sizes))
+            TakeSteps().apply(context(), other.module)
+            pairs = {(largest[each], sizes[each]) for each in largest}
+            there = network_of(other.module), other.weights
+            samples.append(Sample(sizes, same_but_for(seen, there, pairs, any_extents=True)))
+        differing = samples[-1].differing
         axes[name] = {
-            tensor: tuple(differing[name].axes.get(value, ())) for tensor, value in network.inputs
+            tensor: tuple(differing.axes.get(value, ())) for tensor, value in network.inputs
         }
-    return one, end_inputs(network, one.weights, largest, axes, differing)
+    return one, end_inputs(network, one.weights, largest, axes, samples).run()
 
 
 def filled(

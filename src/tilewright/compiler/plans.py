@@ -33,7 +33,7 @@ from tilewright.graph.dialect import NetworkOp, network_of
 from tilewright.graph.free_axes import Differing, FreeSize, same_but_for
 from tilewright.graph.operations import context
 from tilewright.graph.passes.take_steps import TakeSteps
-from tilewright.graph.run_sizes import end_inputs
+from tilewright.graph.run_sizes import Sample, end_inputs
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import WeightStore
@@ -46,6 +46,9 @@ from tilewright.targets.base import Target, find_target
 
 LONGEST = 4096
 """The largest size that is planned for ahead."""
+
+MOST_REMAINDERS = 64
+"""The largest number by which sizes may be divided that follow from one of a run."""
 
 Plans = tuple[tuple[int, ...], ...]
 """Sizes of the free dims of each plan, ascending."""
@@ -126,23 +129,36 @@ def _operands_end(graphs: _Graphs) -> Plans:
     graphs.compare(plans, "import")
     ranges: Mapping[str, tuple[float, float]] = {}
     for plan in reversed(plans):
+        imported = _ended(graphs, plan)
+        if not ranges:  # Those of the largest plan: random samples of few elements tell little.
+            ranges = graphs.bound(plan, "calibrate", imported=imported).runner.context.ranges
+        emit(graphs.bound(plan, "tile", imported=imported, ranges=ranges), graphs.place(plan))
+    return plans
+
+
+def _ended(graphs: _Graphs, plan: tuple[int, ...]) -> Imported:
+    """The model at the sizes of a plan, those of a run being inputs.
+
+    Its extents are compared with those at other sizes of each dim: at as many in a row as there are
+    remainders of the divisions by which others follow from it.
+    """
+    rows = [1] * len(plan)
+    while True:
         imported = graphs.imported(plan)
         if imported.ends or imported.empty:
             raise refuse("length-structure", "data decide sizes of the model, or outputs are empty")
         network = network_of(imported.module)
-        seen = network, imported.weights
-        differing = {
-            dim.name: graphs.smaller(seen, plan, number, "import")
-            for number, dim in enumerate(graphs.dims)
-            if plan[number] > max(dim.low, 1)  # No run of the plan has less.
-        }
-        sizes = {dim.name: size for dim, size in zip(graphs.dims, plan, strict=True)}
-        ends = end_inputs(network, imported.weights, sizes, graphs.axes, differing)
-        ended = replaced(imported, ends=ends)
-        if not ranges:  # Those of the largest plan: random samples of few elements tell little.
-            ranges = graphs.bound(plan, "calibrate", imported=ended).runner.context.ranges
-        emit(graphs.bound(plan, "tile", imported=ended, ranges=ranges), graphs.place(plan))
-    return plans
+        samples = graphs.samples((network, imported.weights), plan, rows)
+        sizes = graphs.sizes(plan)
+        following = end_inputs(network, imported.weights, sizes, graphs.axes, samples)
+        ends = following.run()
+        periods = [following.period[dim.name] for dim in graphs.dims]
+        if max(periods) > MOST_REMAINDERS:
+            reason = f"sizes divided by {max(periods)} follow from it"
+            raise refuse("length-structure", reason, graphs.dims[periods.index(max(periods))].name)
+        if periods == rows:
+            return replaced(imported, ends=ends)
+        rows = periods
 
 
 class _Graphs:
@@ -165,11 +181,12 @@ class _Graphs:
         self._at = cache(self._taken_to)
         self._directory, self._manifest, self._progress = directory, manifest, progress
 
-    def _sizes(self, plan: tuple[int, ...]) -> dict[str, int]:
+    def sizes(self, plan: tuple[int, ...]) -> dict[str, int]:
+        """The sizes of the free dims, by name."""
         return {dim.name: size for dim, size in zip(self.dims, plan, strict=True)}
 
     def _say(self, what: str, plan: tuple[int, ...]) -> None:
-        listed = ", ".join(f"{name} {size}" for name, size in self._sizes(plan).items())
+        listed = ", ".join(f"{name} {size}" for name, size in self.sizes(plan).items())
         self._progress(f"{what} {listed}", 0, 0)
 
     def bound(
@@ -184,7 +201,7 @@ class _Graphs:
         """The model at sizes, taken through the pipeline; see ``build.bound``."""
         what = {"tile": "plan for up to", "calibrate": "ranges for up to"}
         self._say(what.get(until, "compare the graph at"), plan)
-        sizes, manifest = self._sizes(plan), self._manifest
+        sizes, manifest = self.sizes(plan), self._manifest
         return bound(
             self._directory, manifest, sizes, self._progress, until,
             lengths=lengths, imported=imported, ranges=ranges,
@@ -199,7 +216,7 @@ class _Graphs:
     def imported(self, plan: tuple[int, ...]) -> Imported:
         """The model read at sizes, its operators in the steps that are computed."""
         assert self._manifest.open_model is not None
-        shapes = shapes_at(self._manifest, self._sizes(plan))
+        shapes = shapes_at(self._manifest, self.sizes(plan))
         imported = load(self._directory / self._manifest.open_model.file, shapes=shapes)
         TakeSteps().apply(context(), imported.module)
         return imported
@@ -231,8 +248,27 @@ class _Graphs:
         stages.pop(longest, None)
         for plan, stage in sorted(stages.items()):
             whole, one = self._at(longest, stage), self._at(plan, stage)
-            joined = until == "import"
-            same_but_for(whole, one, {*zip(longest, plan, strict=True)}, joined=joined)
+            pairs = {*zip(longest, plan, strict=True)}
+            same_but_for(whole, one, pairs, any_extents=until == "import")
+
+    def samples(self, seen: Seen, plan: tuple[int, ...], rows: Sequence[int]) -> list[Sample]:
+        """A graph at other sizes: those of each dim before the plan's, as many as ``rows`` says,
+        and the lowest ones of a dim and of all."""
+        least = [max(dim.low, 1) for dim in self.dims]
+        others: set[tuple[int, ...]] = {tuple(least)}
+        for number, (low, count) in enumerate(zip(least, rows, strict=True)):
+            # A network of size 1 is often another.
+            first = max(plan[number] - count, min(low, 2), 1)
+            for size in {low, *range(first, plan[number])}:
+                others.add((*plan[:number], size, *plan[number + 1 :]))
+        samples: list[Sample] = []
+        for sizes in sorted(others - {plan}):
+            pairs = {*zip(plan, sizes, strict=True)}
+            other = self._at(sizes, "import")
+            samples.append(
+                Sample(self.sizes(sizes), same_but_for(seen, other, pairs, any_extents=True))
+            )
+        return samples
 
     def smaller(self, seen: Seen, plan: tuple[int, ...], number: int, until: str) -> Differing:
         """The axes in which a graph at sizes differs from one whose size of one dim is the next."""
@@ -240,9 +276,7 @@ class _Graphs:
         # A network of size 1 is often another.
         other = size - 1 if size > 2 else size + 1
         sizes = (*plan[:number], other, *plan[number + 1 :])
-        joined = until == "import"
-        pairs = {*zip(plan, sizes, strict=True)}
-        return same_but_for(seen, self._at(sizes, until), pairs, joined=joined)
+        return same_but_for(seen, self._at(sizes, until), {*zip(plan, sizes, strict=True)})
 
     def constants(self, plan: tuple[int, ...], number: int) -> dict[str, tuple[int, ...]]:
         """The axes of constants that are as long as the size of one dim, by symbol; refuses

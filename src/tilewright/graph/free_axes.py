@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -24,6 +24,7 @@ import numpy as np
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
 from tilewright.graph.kernels import kernel_of, operand_values
+from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.graph.operations.views import ReshapeOp, SliceOp
 from tilewright.graph.values import value_names
 from tilewright.ir import Operation, SSAValue
@@ -236,6 +237,10 @@ class Differing:
     """The axes of other extents, of values that have some."""
     operations: Collection[Operation]
     """Operations with other attributes."""
+    shapes: Mapping[SSAValue, tuple[int, ...]] = field(
+        default_factory=dict[SSAValue, "tuple[int, ...]"]
+    )
+    """The shapes in the other network of the values that have other extents there."""
 
     def constants(self) -> dict[str, tuple[int, ...]]:
         """The axes of constants, by symbol."""
@@ -270,18 +275,18 @@ def same_but_for(
     other: tuple[NetworkOp, WeightStore],
     sizes: Collection[Pair],
     *,
-    joined: bool = False,
+    any_extents: bool = False,
 ) -> Differing:
     """The axes in which a network differs from another. Refuses (``length-structure``) two that
     differ in more than some sizes.
 
     Operations are the same, one by one; where extents and attributes differ, they are a size of the
-    one here and the same size of the other there, or, with ``joined``, multiples of products of
-    sizes; the longer constants begin with the shorter ones.
+    one here and the same size of the other there, or, with ``any_extents``, whatever they are of
+    shapes and of windows as large as an image; the longer constants begin with the shorter ones.
     """
-    exact = _Allowed(sizes)
-    joining = _Allowed(sizes, _products(sizes)) if joined else exact
+    allowed = _Allowed(sizes, any_extents)
     axes: dict[SSAValue, Axes] = {}
+    shapes: dict[SSAValue, tuple[int, ...]] = {}
     changed: list[Operation] = []
     numbers: dict[SSAValue, int] = {}
     others: dict[SSAValue, int] = {}
@@ -297,25 +302,25 @@ def same_but_for(
             raise _differs(op, sizes, "has other operands")
         for place, (a, b) in enumerate(zip(op.results, counterpart.results, strict=True)):
             numbers[a] = others[b] = number * 16 + place
-            allowed = exact if isinstance(op, WeightOp) else joining
             if ends := _compare_extents(op, shape_of(a), shape_of(b), allowed):
-                axes[a] = ends
+                axes[a], shapes[a] = ends, shape_of(b)
         for a, b in zip(op.regions, counterpart.regions, strict=True):
             for first, second in zip(a.blocks, b.blocks, strict=True):
                 for place, (x, y) in enumerate(zip(first.args, second.args, strict=True)):
                     numbers[x] = others[y] = -(number * 64 + place + 1)
-                    if ends := _compare_extents(op, shape_of(x), shape_of(y), joining):
-                        axes[x] = ends
+                    if ends := _compare_extents(op, shape_of(x), shape_of(y), allowed):
+                        axes[x], shapes[x] = ends, shape_of(y)
         if isinstance(op, WeightOp) and isinstance(counterpart, WeightOp):
             a, b = one[1].get(op.symbol.data), other[1].get(counterpart.symbol.data)
             begin = tuple(map(slice, map(min, a.shape, b.shape)))
             if not np.array_equal(a[begin], b[begin], equal_nan=a.dtype.kind == "f"):
                 raise _differs(op, sizes, "is a constant of other numbers")
         elif not isinstance(op, NetworkOp):
-            allowed = joining if isinstance(op, ReshapeOp) else exact
-            if _compare_attributes(op, counterpart, allowed):
+            free = isinstance(op, ReshapeOp | SliceOp | PoolOperation)
+            numbers_of = allowed if free else _Allowed(sizes)
+            if _compare_attributes(op, counterpart, numbers_of):
                 changed.append(op)
-    return Differing(axes, changed)
+    return Differing(axes, changed, shapes)
 
 
 @dataclass(frozen=True)
@@ -323,21 +328,10 @@ class _Allowed:
     """The numbers in which two networks may differ."""
 
     pairs: Collection[Pair]
-    factors: Collection[Pair] = ()
-    """Pairs of numbers of which there may be equal multiples."""
+    all: bool = False
 
     def __call__(self, a: int, b: int) -> bool:
-        return (a, b) in self.pairs or any(
-            a % x == b % y == 0 and a // x == b // y for x, y in self.factors
-        )
-
-
-def _products(sizes: Collection[Pair]) -> list[Pair]:
-    """The products of some of the sizes that differ."""
-    products: list[Pair] = [(1, 1)]
-    for x, y in sorted(sizes):
-        products += [(a * x, b * y) for a, b in products if x != y]
-    return [(a, b) for a, b in products if a != b]
+        return self.all or (a, b) in self.pairs
 
 
 def _differs(op: Operation, sizes: Collection[Pair], reason: str) -> TilewrightError:

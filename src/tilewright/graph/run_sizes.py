@@ -5,24 +5,31 @@ They are computed by the network (``follow_sizes``), or those of its inputs (``e
 A value has room for the most elements that an axis may have; those after the end are any numbers.
 Operations on elements, rows or windows of one index leave them where they are. Operations that put
 elements together along such an axis read masked operands: zeros where they sum, the least number
-where they look for the largest. What has no such mask is refused with the node.
+where they look for the largest; so do windows that reach beyond an image, whose rows end at a size
+that follows from the image's (graph/derived_sizes.py). What has no such mask is refused with the
+node. Every extent is compared with those of the same network at other sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import lcm, prod
 from types import MappingProxyType
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.derived_sizes import Form
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
+from tilewright.graph.end_masks import MASKS, NEUTRAL, REDUCTIONS
 from tilewright.graph.free_axes import Differing, sliced_axes
-from tilewright.graph.joined_axes import Ending, Ends, reshaped_ends, sizes_in
+from tilewright.graph.joined_axes import Ending, Ends, reshaped_ends
 from tilewright.graph.names import value_hint
 from tilewright.graph.operations import BY_NAME, Operation
-from tilewright.graph.operations.views import ReshapeOp, SliceOp
+from tilewright.graph.operations.pooling import PoolOperation
+from tilewright.graph.operations.views import PadOp, ReshapeOp, SliceOp
+from tilewright.graph.operations.windows import WindowOperation
 from tilewright.graph.weights import Weights
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import PythonValue, SSAValue, to_attribute
@@ -44,23 +51,32 @@ class OutputEnd:
     """The most indices that there is room for."""
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The same network where some sizes are others."""
+
+    sizes: Mapping[str, int]
+    differing: Differing
+
+
 def follow_sizes(
     network: NetworkOp,
     weights: Weights,
     sizes: Mapping[str, SSAValue],
     ends: Mapping[SSAValue, Ends],
-    differing: Mapping[str, Differing],
+    rooms: Mapping[str, int],
+    samples: Sequence[Sample],
     stated: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[OutputEnd, ...]:
     """Mask what sums or searches along axes that end early; add the sizes of outputs' axes to the
     outputs, and return these.
 
-    ``ends`` are the axes of inputs and results that end early; ``differing`` are, for each
-    size, the axes of the network that differ where it has another room, constants' among them.
-    ``stated`` has the room of sizes that may be larger: these are outputs, too.
-    Refuses (``onnx-shape``) what cannot be masked, and what takes the size from no operand.
+    ``ends`` are the axes of inputs and results that end early, ``rooms`` the sizes of the network,
+    and ``samples`` some of its others. ``stated`` has the room of sizes that may be larger: these
+    are outputs, too. Refuses (``onnx-shape``) what cannot be masked, and what takes the size from
+    no operand.
     """
-    following = _Following(network, weights, sizes, ends, differing)
+    following = Following(network, weights, sizes, ends, rooms, samples)
     return following.run(stated)
 
 
@@ -69,20 +85,22 @@ def end_inputs(
     weights: Weights,
     sizes: Mapping[str, int],
     axes: Mapping[str, Mapping[str, tuple[int, ...]]],
-    differing: Mapping[str, Differing],
-) -> tuple[OutputEnd, ...]:
-    """Let axes of inputs end at sizes that are further inputs, ``size_NAME`` of one int64 each, in
+    samples: Sequence[Sample],
+    units: Mapping[str, int] = MappingProxyType({}),
+) -> Following:
+    """Axes of inputs that end at sizes that are further inputs, ``size_NAME`` of one int64 each, in
     the order of ``sizes``; see ``follow_sizes``.
 
     ``sizes`` has the largest of each, and ``axes`` the axes of inputs, by their names. Sizes that
-    ``differing`` leaves out are always the largest.
+    no sample has smaller are always the largest. ``units`` are what sizes are multiples of.
     """
     ends = dict[SSAValue, Ends]()
     values = dict[str, SSAValue]()
     inputs = dict(network.inputs)
     names = list(inputs)
     for name in sizes:
-        for tensor_name, numbers in axes[name].items() if name in differing else ():
+        varies = any(sample.sizes[name] != sizes[name] for sample in samples)
+        for tensor_name, numbers in axes[name].items() if varies else ():
             ends.setdefault(inputs[tensor_name], {}).update(dict.fromkeys(numbers, name))
         names.append(_fresh(f"size_{name}", names))
         kind = tensor((), element_of(np.dtype(np.int64)))
@@ -91,31 +109,47 @@ def end_inputs(
     network.properties["input_names"] = to_attribute([*names])
     added = zip(names[len(inputs) :], sizes.values(), strict=True)
     network.properties["size_inputs"] = to_attribute([[*each] for each in added])
-    return follow_sizes(network, weights, values, ends, differing)
+    return Following(network, weights, values, ends, sizes, samples, units)
 
 
-class _Following:
+class Following:
+    """Sizes on their way through one network."""
+
     def __init__(
         self,
         network: NetworkOp,
         weights: Weights,
         sizes: Mapping[str, SSAValue],
         ends: Mapping[SSAValue, Ends],
-        differing: Mapping[str, Differing],
+        rooms: Mapping[str, int],
+        samples: Sequence[Sample],
+        units: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.network, self.weights, self.sizes = network, weights, sizes
-        self.begin, self.differing = ends, differing
+        self.network, self.weights, self.sizes = network, weights, dict(sizes)
+        self.begin, self.rooms, self.samples = ends, rooms, samples
+        self.forms = {name: Form.of(name, units.get(name, 1)) for name in rooms}
+        """What each size follows from, by its name."""
         self.ends: dict[SSAValue, Ends] = {}
         self.instead: dict[SSAValue, SSAValue] = {}
         """Results of a mean over what is there, by those of the mean over all."""
         self.before: AnyOperation = network.output_op
         self.node = ""
 
-    def run(self, stated: Mapping[str, int]) -> tuple[OutputEnd, ...]:
+    @property
+    def period(self) -> dict[str, int]:
+        """After how many sizes the remainders of all divisions repeat, by the run's sizes."""
+        periods = dict.fromkeys(self.rooms, 1)
+        for form in self.forms.values():
+            periods[form.base] = lcm(periods[form.base], form.period)
+        return periods
+
+    def run(self, stated: Mapping[str, int] = MappingProxyType({})) -> tuple[OutputEnd, ...]:
+        """Mask what reads after ends, and add the outputs' sizes; see ``follow_sizes``."""
         self.ends.update({v: self.begin[v] for v in self.network.block.args if v in self.begin})
         for op in list(self.network.block.ops):
             if isinstance(op, OutputOp):
                 break
+            self.before, self.node = op, str(op.get_attr_or_prop("node") or op.name).strip('"')
             found = self._constant(op) if isinstance(op, WeightOp) else self._found(op)
             if op.results:
                 result = op.results[0]
@@ -125,16 +159,65 @@ class _Following:
         return self._outputs(stated)
 
     def _constant(self, op: WeightOp) -> Ends:
-        """The axes of a constant that are as long as a size: a ramp of its indices, say."""
-        found: Ends = {}
-        for name, differing in self.differing.items():
-            found.update(dict.fromkeys(differing.axes.get(op.result, ()), name))
+        """The axes of a constant that are as long as a size, or as some of it repeated: a ramp of
+        its indices, say."""
+        shape, found = shape_of(op.result), Ends()
+        there = [(each, each.differing.shapes.get(op.result, shape)) for each in self.samples]
+        for axis, extent in enumerate(shape):
+            if all(other[axis] == extent for _, other in there):
+                continue
+            for form in list(self.forms.values()):
+                here = form.at(self.rooms[form.base])
+                if not extent % here and all(
+                    other[axis] == form.at(each.sizes[form.base]) * (extent // here)
+                    for each, other in there
+                ):
+                    found[axis] = self.named(form.then(extent // here, 0, 1))
+                    break
         return found
+
+    def named(self, form: Form) -> str:
+        """The name of a size that follows from a run's, which is known from here on."""
+        known = [name for name, other in self.forms.items() if other == form]
+        return known[0] if known else self._new(form)
+
+    def _new(self, form: Form) -> str:
+        name = _fresh(form.name, list(self.forms))
+        value = self.sizes[form.base]
+        whole = Form.of(form.base, form.unit)
+        if whole.steps and form.steps[: len(whole.steps)] != whole.steps:
+            value = self._arithmetic("div", value, form.unit)
+            steps = form.steps
+        else:
+            steps = form.steps[len(whole.steps) :]
+        for times, more, by in steps:
+            value = self._arithmetic("mul", value, times) if times != 1 else value
+            value = self._arithmetic("add", value, more) if more else value
+            value = self._arithmetic("div", value, by) if by != 1 else value
+        self.forms[name], self.sizes[name] = form, value
+        return name
+
+    def _arithmetic(self, operation: str, value: SSAValue, number: int) -> SSAValue:
+        return self.emit(operation, value, self.weight(np.array(number, np.int64), "size"))
+
+    def one_size(self, ending: Ending) -> str | None:
+        """The size of an axis that joins the rows of one size with others; None of several."""
+        if isinstance(ending, str):
+            return ending
+        (_, first), *others = ending
+        if not first or any(name for _, name in others):
+            return None
+        return self.named(self.forms[first].then(prod(extent for extent, _ in others), 0, 1))
+
+    def _extent(self, ending: Ending, sizes: Mapping[str, int]) -> int:
+        """How far an axis goes at other sizes of a run."""
+        parts = ((0, ending),) if isinstance(ending, str) else ending
+        forms = [(extent, self.forms.get(name)) for extent, name in parts]
+        return prod(form.at(sizes[form.base]) if form else extent for extent, form in forms)
 
     def _found(self, op: AnyOperation) -> Ends:
         if not any(self.ends.get(value) for value in op.operands):
             return {}
-        self.before, self.node = op, str(op.get_attr_or_prop("node") or op.name).strip('"')
         source = self.ends.get(op.operands[0], {})
         match op:
             case ReshapeOp():
@@ -149,12 +232,15 @@ class _Following:
                 for axis, ending in source.items():
                     found.update(dict.fromkeys(sliced_axes(op, frozenset((axis,))), ending))
                 return found
+            case PoolOperation():
+                return self._pooled(op)
             case Operation():
                 return self._computed(op)
             case _:
                 raise self.refusal(f"{op.name} takes no values whose size a run decides")
 
     def refusal(self, reason: str) -> TilewrightError:
+        """An error at the operation at hand."""
         return refuse(
             "onnx-shape", reason, f"node {self.node!r}",
             "where an input decides the size, give the input its value: --constant",
@@ -168,16 +254,17 @@ class _Following:
             raise self.refusal(f"{op.operation} takes no values whose size a run decides")
         dims: dict[str, Ending] = {}
         for operand, value in zip(stage.inputs, op.inputs, strict=True):
-            for axis, ending in self.ends.get(value, {}).items():
+            for axis, ending in list(self.ends.get(value, {}).items()):
                 dim = operand.access[axis].lone
                 if dim is None:
-                    raise self.refusal(
-                        f"{op.operation} reads [{operand.access[axis]}] of an axis whose size a "
-                        "run decides"
-                    )
-                if dims.setdefault(dim, ending) != ending:
-                    reason = f"{op.operation} joins the sizes {dims[dim]!r} and {ending!r}"
-                    raise self.refusal(f"{reason}, which a run may make different")
+                    dim, ending = self._windows(op, axis, ending)
+                known = dims.setdefault(dim, ending)
+                if known != ending:
+                    one, other = self.one_size(known), self.one_size(ending)
+                    if one is None or one != other:
+                        reason = f"{op.operation} joins the sizes {known!r} and {ending!r}"
+                        raise self.refusal(f"{reason}, which a run may make different")
+                    dims[dim] = one
         for operand, value in zip(stage.inputs, op.inputs, strict=True):
             for axis, access in enumerate(operand.access):
                 whole = axis not in self.ends.get(value, {})
@@ -186,7 +273,7 @@ class _Following:
                     raise self.refusal(f"{op.operation}: {reason}")
         folded = [dim for dim in stage.reduction if dim in dims]
         for dim in folded:
-            mask = _MASKS.get(op.operation)
+            mask = MASKS.get(op.operation)
             axes = [
                 [n for n, access in enumerate(operand.access) if access.lone == dim]
                 for operand in stage.inputs
@@ -203,25 +290,87 @@ class _Following:
                 raise self.refusal(f"{op.operation} writes [{access}] where a run ends it")
         return found
 
+    def _pooled(self, op: PoolOperation) -> Ends:
+        """The axes of a pool's result; of all pixels it is a reduction, and a mean that leaves out
+        the padding is divided by what there is of each window."""
+        name, x = op.operation, op.inputs[0]
+        if any(op in each.differing.operations for each in self.samples):
+            if op.integers("kernel") != shape_of(x)[2:] or name not in REDUCTIONS:
+                raise self.refusal(f"{name} has a window that follows from a size of a run")
+            attributes: dict[str, PythonValue] = {"axes": (2, 3), "keep_dims": True}
+            whole = self.computed(self.node, REDUCTIONS[name], (x,), attributes)
+            op.result.replace_all_uses_with(whole)
+            assert isinstance(whole.owner, Operation)
+            self.before = whole.owner
+            return self._computed(whole.owner)
+        ended = [axis for axis in (2, 3) if axis in self.ends.get(x, {})]
+        sizes = {axis: self.one_size(self.ends[x][axis]) for axis in ended}
+        found, pads = self._computed(op), op.integers("pads", 4, 0)
+        counted = op.integers("counted", 4, 0) if name == "average_pool" else pads
+        if all(counted[axis] == pads[axis] for axis in ended):
+            return found
+        values = {**op.values, "counted": tuple(pads)}
+        total = self.emit(name, op.inputs[0], **values)
+        shape, dtype = (1, 1, *shape_of(x)[2:]), dtype_of(x)
+        ones = self.weight(np.ones(shape, dtype), f"{self.node}.ones")
+        for axis, size in sizes.items():
+            assert size is not None  # As its windows are followed.
+            inside = self.emit("cast", self.within(shape, axis, size), to=dtype.name)
+            ones = self.emit("mul", ones, inside)
+        mean = self.computed(self.node, "div", (total, self.emit(name, ones, **values)), {})
+        op.result.replace_all_uses_with(mean)
+        self.instead[op.result] = mean
+        return found
+
+    def _windows(self, op: Operation, axis: int, ending: Ending) -> tuple[str, str]:
+        """The dim of windows along an axis that ends, and where these end; masks what is read after
+        the axis' end."""
+        size = self.one_size(ending)
+        if isinstance(op, PadOp) and size is not None:
+            pads = op.integers("pads")
+            before, after = pads[axis], pads[len(pads) // 2 + axis]
+            if after and len(op.inputs) == 1:
+                self.masked(op, 0, axis, size, op.number("value"))
+            if not after or len(op.inputs) == 1:
+                return f"d{axis}", self.named(self.forms[size].then(1, before + after, 1))
+        if isinstance(op, WindowOperation) and axis >= 2 and size is not None:
+            (strides, pads, dilations), side = op.slide, axis - 2
+            pool = isinstance(op, PoolOperation)
+            taps = op.integers("kernel") if pool else shape_of(op.inputs[1])[2:]
+            reach = (taps[side] - 1) * dilations[side] + 1
+            padded = pads[side] + pads[2 + side]
+            if pads[2 + side] and op.operation in NEUTRAL:
+                self.masked(op, 0, axis, size, NEUTRAL[op.operation](op))
+            if not pads[2 + side] or op.operation in NEUTRAL:
+                stride = strides[side]
+                form = self.forms[size].then(1, padded - reach + stride, stride)
+                return ("oh", "ow")[side], self.named(form)
+        raise self.refusal(f"{op.operation} reads windows of an axis whose size a run decides")
+
     def _compare(self, op: AnyOperation) -> None:
-        """Refuse a result whose axes are not those that differ where a size has another room."""
+        """Refuse a result whose extents are others than those that are followed."""
         value = op.results[0]
-        for name, differing in self.differing.items():
-            have = {axis for axis, end in self.ends[value].items() if name in sizes_in(end)}
-            if have != {*differing.axes.get(value, ())}:
-                self.node = str(op.get_attr_or_prop("node") or op.name).strip('"')
-                reason = f"its size follows from {name!r} by arithmetic that is not followed"
-                raise self.refusal(reason)
+        shape, ends = shape_of(value), self.ends[value]
+        for sizes, there in (
+            (self.rooms, shape),
+            *((each.sizes, each.differing.shapes.get(value, shape)) for each in self.samples),
+        ):
+            for axis, extent in enumerate(there):
+                followed = self._extent(ends[axis], sizes) if axis in ends else shape[axis]
+                if followed != extent:
+                    reason = "its size follows from a run's by arithmetic that is not followed"
+                    raise self.refusal(reason)
 
     def _outputs(self, stated: Mapping[str, int]) -> tuple[OutputEnd, ...]:
         """Add an output for each size that ends an axis of an output, or may be too large."""
         output, network = self.network.output_op, self.network
-        names = [name for name, _ in network.outputs]
+        names, self.before = [name for name, _ in network.outputs], output
         places: dict[str, str] = {}
         found: list[OutputEnd] = []
         for name, value in network.outputs:
             for axis, size in sorted(self.ends.get(value, {}).items()):
-                if not isinstance(size, str):
+                size = self.one_size(size)
+                if size is None:
                     raise self.refusal(f"output {name!r} joins axes whose sizes a run decides")
                 if size not in places:
                     places[size] = _fresh(f"{size}_size", names)
@@ -241,6 +390,7 @@ class _Following:
     # What masks are made of
 
     def weight(self, array: Array, hint: str) -> SSAValue:
+        """A constant before the operation at hand."""
         op = WeightOp.of(
             self.weights.add(array, hint), tensor(array.shape, element_of(array.dtype))
         )
@@ -275,6 +425,7 @@ class _Following:
         return self.emit("less", places, self.size(size, len(shape)))
 
     def size(self, name: str, rank: int) -> SSAValue:
+        """A size as a tensor of one element."""
         value = self.sizes[name]
         return self.emit("reshape", value, shape=(1,) * rank) if rank else value
 
@@ -293,101 +444,3 @@ def _fresh(name: str, taken: list[str]) -> str:
     while fresh in taken:
         fresh, number = f"{name}{number}", number + 1
     return fresh
-
-
-Mask = Callable[[_Following, Operation, list[list[int]], str], None]
-
-
-def _extreme(op: Operation, *, low: bool) -> float:
-    """The least or the largest number of the first operand's elements."""
-    dtype = dtype_of(op.inputs[0])
-    if dtype.kind == "b":
-        return not low
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return limits.min if low else limits.max
-    return -np.inf if low else np.inf
-
-
-def _fold(neutral: Callable[[Operation], float]) -> Mask:
-    """Every operand along the dim is neutral after its end."""
-
-    def mask(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
-        for number, along in enumerate(axes):
-            for axis in along:
-                at.masked(op, number, axis, size, neutral(op))
-
-    return mask
-
-
-def _sorted(op: Operation) -> float:
-    """What lies after all others in order; of equal ones the first comes first, and NaN is last."""
-    descending = bool(op.get("descending", False))
-    if dtype_of(op.inputs[0]).kind not in "iub" and not descending:
-        return np.nan
-    return _extreme(op, low=descending)
-
-
-def _mean(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
-    """A mean as the sum of what is there, by the number of these."""
-    if op.result in at.instead:
-        return  # It ends along another axis, too.
-    shape, ends = shape_of(op.inputs[0]), at.ends[op.inputs[0]]
-    folded = [axis % len(shape) for axis in op.integers("axes")]
-    others = np.prod([shape[axis] for axis in folded if axis not in ends], dtype=np.int64)
-    count = at.weight(np.array(others), f"{at.node}.count")
-    for axis in set(folded) & {*ends}:
-        if not isinstance(end := ends[axis], str):
-            raise at.refusal("a mean along an axis that joins others whose sizes a run decides")
-        at.masked(op, 0, axis, end, 0)
-        count = at.emit("mul", count, at.size(end, 0))
-    total = at.emit("reduce_sum", op.inputs[0], **op.values)
-    whole = at.emit("cast", count, to=dtype_of(total).name)
-    mean = at.computed(at.node, "div", (total, whole), {})
-    op.result.replace_all_uses_with(mean)
-    at.instead[op.result] = mean
-
-
-def _gather(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
-    """Negative indices count from where the axis ends."""
-    places = op.inputs[1]
-    rank = len(shape_of(places))
-    wide = places if dtype_of(places) == np.int64 else at.emit("cast", places, to="int64")
-    zero = at.weight(np.array(0, np.int64), f"{at.node}.zero")
-    end = at.emit("add", wide, at.size(size, rank))
-    wrapped = at.emit("select", at.emit("less", wide, zero), end, wide)
-    at.ends[wrapped] = dict(at.ends.get(places, {}))
-    op.operands[1] = wrapped
-
-
-def _suppressed(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
-    """Boxes after the end have no score."""
-    at.masked(op, 1, axes[1][0], size, -np.inf)
-
-
-def _scatter(at: _Following, op: Operation, axes: list[list[int]], size: str) -> None:
-    """Updates after the end are for a row that does not exist."""
-    if axes[0]:
-        raise at.refusal("scatter into rows whose number a run decides")
-    at.masked(op, 1, axes[1][0], size, shape_of(op.inputs[0])[0])
-
-
-_MASKS: Mapping[str, Mask] = {
-    "reduce_sum": _fold(lambda op: 0),
-    "reduce_product": _fold(lambda op: 1),
-    "reduce_max": _fold(lambda op: _extreme(op, low=True)),
-    "reduce_min": _fold(lambda op: _extreme(op, low=False)),
-    "reduce_mean": _mean,
-    "arg_max": _fold(lambda op: _extreme(op, low=True)),
-    "arg_min": _fold(lambda op: _extreme(op, low=False)),
-    "arg_sort": _fold(_sorted),
-    "softmax": _fold(lambda op: -np.inf),
-    "matmul": _fold(lambda op: 0),
-    "running_sum": lambda at, op, axes, size: None,
-    "running_product": lambda at, op, axes, size: None,
-    "gather": _gather,
-    "scatter": _scatter,
-    "non_max_suppression": _suppressed,
-}
-"""The mask of each operation that folds indices of an axis: what it takes in place of those after
-the end."""

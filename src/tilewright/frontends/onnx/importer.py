@@ -31,11 +31,11 @@ from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, r
 from tilewright.frontends.onnx.sequences import Absent, Item, ValueList
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.graph.dialect import network_of
-from tilewright.graph.free_axes import Differing, same_but_for
+from tilewright.graph.free_axes import same_but_for
 from tilewright.graph.names import identifier
 from tilewright.graph.operations.loops import MOST_ROUNDS
 from tilewright.graph.passes.unroll_loops import UnrollLoops
-from tilewright.graph.run_sizes import OutputEnd, follow_sizes
+from tilewright.graph.run_sizes import OutputEnd, Sample, follow_sizes
 from tilewright.ir import Context, ModuleOp, PythonValue, SSAValue, to_attribute
 from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes.forms import Shapes
@@ -77,12 +77,15 @@ def _with_sizes(
     importer = importer_of("")
     module = importer.module()
     network, weights = network_of(module), importer.network.weights
-    others: dict[str, Differing] = {}
+    samples: list[Sample] = []
     for name, room in rooms.items():
         smaller = importer_of(name)
         other = network_of(smaller.module()), smaller.network.weights
+        sizes = {**rooms, name: room - 1}
         try:
-            others[name] = same_but_for((network, weights), other, {(room, room - 1)})
+            pairs = {(room, room - 1)}
+            differing = same_but_for((network, weights), other, pairs, any_extents=True)
+            samples.append(Sample(sizes, differing))
         except TilewrightError as error:
             problem = error.problems[0]
             raise refuse(
@@ -93,7 +96,9 @@ def _with_sizes(
                 "where an input decides the size, give the input its value: --constant",
             ) from error
     decided = importer.decided
-    ends = follow_sizes(network, weights, decided.sizes, decided.ends, others, decided.stated)
+    ends = follow_sizes(
+        network, weights, decided.sizes, decided.ends, rooms, samples, decided.stated
+    )
     return importer, module, ends
 
 
