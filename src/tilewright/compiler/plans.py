@@ -29,7 +29,7 @@ from tilewright.compiler.build import bound, emit, shapes_at
 from tilewright.compiler.state import CompilationState
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends import Imported, Opened, load
-from tilewright.graph.dialect import NetworkOp, network_of
+from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
 from tilewright.graph.free_axes import Differing, FreeSize, same_but_for
 from tilewright.graph.operations import context
 from tilewright.graph.passes.take_steps import TakeSteps
@@ -161,6 +161,21 @@ def _ended(graphs: _Graphs, plan: tuple[int, ...]) -> Imported:
         rows = periods
 
 
+def _take_constants_apart(network: NetworkOp) -> None:
+    """Give every use of a constant an operation of its own: where two sizes are equal, so may be
+    constants that are as long as they."""
+    for op in list(network.block.ops):
+        for number, value in enumerate(op.operands):
+            if isinstance(value.owner, WeightOp):
+                alone = WeightOp.of(value.owner.symbol.data, value.owner.result.type)
+                network.block.insert_op_before(alone, op)
+                op.operands[number] = alone.result
+    for op in list(network.block.ops):
+        if isinstance(op, WeightOp) and not list(op.result.uses):
+            op.detach()
+            op.erase()
+
+
 class _Graphs:
     """The model's graphs at sizes of its free dims, compared with one another."""
 
@@ -219,6 +234,7 @@ class _Graphs:
         shapes = shapes_at(self._manifest, self.sizes(plan))
         imported = load(self._directory / self._manifest.open_model.file, shapes=shapes)
         TakeSteps().apply(context(), imported.module)
+        _take_constants_apart(network_of(imported.module))
         return imported
 
     def _taken_to(self, plan: tuple[int, ...], until: str) -> Seen:
