@@ -103,7 +103,7 @@ def _sizes(
             places = [key for key, shape in settled.inputs.items() if name in shape]
             raise refuse(
                 "shape-open", f"its size in input {places[0]!r} is open", f"dim {name!r}",
-                f"give it: --shape {name}={max(free[name].low, min(free[name].high, 64))}, or "
+                f"give it: --shape {name}={free[name].near(64)}, or "
                 "give the inputs",
             )  # fmt: skip
         sizes[name] = max(1, free[name].low)

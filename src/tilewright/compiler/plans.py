@@ -88,11 +88,11 @@ def write_with_plans(
     replace(manifest, open_model=opened).write(directory)
 
 
-def plans_of(dims: Sequence[Bounds], sizes_of: Callable[[int], tuple[int, ...]]) -> Plans:
+def plans_of(dims: Sequence[Bounds], sizes_of: Callable[[Bounds], Sequence[int]]) -> Plans:
     """Sizes of all dims that are planned for, ascending: the largest of each come together, then
     the next ones, or the last of a dim that has no further. ``sizes_of`` are those of one dim,
     descending from its largest."""
-    each = [tuple(size for size in sizes_of(bounds.high) if size >= bounds.low) for bounds in dims]
+    each = [[size for size in sizes_of(bounds) if size >= bounds.low] for bounds in dims]
     count = max(map(len, each))
     return tuple(
         tuple(sizes[min(number, len(sizes) - 1)] for sizes in each)
@@ -100,9 +100,13 @@ def plans_of(dims: Sequence[Bounds], sizes_of: Callable[[int], tuple[int, ...]])
     )
 
 
-def quarters(most: int) -> tuple[int, ...]:
-    """The largest size of a dim, a quarter and a sixteenth of it."""
-    return tuple(sorted({most, -(-most // 4), -(-most // 16)}, reverse=True))
+def spaced(bounds: Bounds) -> list[int]:
+    """The largest size of a dim and two smaller ones, each the same part of the one before: a
+    quarter, or more where the smallest is not so small."""
+    most = bounds.near(bounds.high)
+    part = max((max(bounds.low, 1) / most) ** (1 / 3), 1 / 4)
+    sizes = {-(-most * part**number // bounds.step) * bounds.step for number in range(3)}
+    return sorted(map(int, sizes), reverse=True)
 
 
 def _kernels_end(graphs: _Graphs) -> Plans:
@@ -112,7 +116,8 @@ def _kernels_end(graphs: _Graphs) -> Plans:
         listed = ", ".join(names)
         sizes = "one size" if taken == 1 else f"{taken} sizes"
         raise refuse("length-dims", f"a program takes {sizes}, and {listed} are free")
-    plans = plans_of([dim.bounds for dim in graphs.dims], graphs.target.plan_sizes)
+    of_target = graphs.target.plan_sizes
+    plans = plans_of([dim.bounds for dim in graphs.dims], lambda bounds: of_target(bounds.high))
     graphs.compare(plans, "graph passes")
     for plan in plans:
         free = {
@@ -125,7 +130,7 @@ def _kernels_end(graphs: _Graphs) -> Plans:
 
 def _operands_end(graphs: _Graphs) -> Plans:
     """Plans that compute all of each operand, masked after the sizes of a run, which are inputs."""
-    plans = plans_of([dim.bounds for dim in graphs.dims], quarters)
+    plans = plans_of([dim.bounds for dim in graphs.dims], spaced)
     graphs.compare(plans, "import")
     ranges: Mapping[str, tuple[float, float]] = {}
     for plan in reversed(plans):
@@ -150,9 +155,10 @@ def _ended(graphs: _Graphs, plan: tuple[int, ...]) -> Imported:
         network = network_of(imported.module)
         samples = graphs.samples((network, imported.weights), plan, rows)
         sizes = graphs.sizes(plan)
-        following = end_inputs(network, imported.weights, sizes, graphs.axes, samples)
+        units = {dim.name: dim.step for dim in graphs.dims}
+        following = end_inputs(network, imported.weights, sizes, graphs.axes, samples, units)
         ends = following.run()
-        periods = [following.period[dim.name] for dim in graphs.dims]
+        periods = [following.period[dim.name] // dim.step for dim in graphs.dims]
         if max(periods) > MOST_REMAINDERS:
             reason = f"sizes divided by {max(periods)} follow from it"
             raise refuse("length-structure", reason, graphs.dims[periods.index(max(periods))].name)
@@ -251,10 +257,10 @@ class _Graphs:
         Passes on the graph make another network of size 1, as an axis of one index may be moved at
         no cost; before them it has to be the same.
         """
-        longest = plans[-1]
-        lowest = [max(dim.low, 2) for dim in self.dims]
+        longest, steps = plans[-1], [dim.step for dim in self.dims]
+        lowest = [max(dim.low, step, 2) for dim, step in zip(self.dims, steps, strict=True)]
         compared = {tuple(map(max, plan, lowest)) for plan in plans[:-1]}
-        compared |= {tuple(map(max, [size - 1 for size in longest], lowest))}
+        compared |= {tuple(map(max, map(int.__sub__, longest, steps), lowest))}
         for number, low in enumerate(lowest):
             compared |= {(*longest[:number], low, *longest[number + 1 :])}
         stages = {plan: until for plan in compared if all(map(int.__le__, plan, longest))}
@@ -270,12 +276,13 @@ class _Graphs:
     def samples(self, seen: Seen, plan: tuple[int, ...], rows: Sequence[int]) -> list[Sample]:
         """A graph at other sizes: those of each dim before the plan's, as many as ``rows`` says,
         and the lowest ones of a dim and of all."""
-        least = [max(dim.low, 1) for dim in self.dims]
+        least = [max(dim.low, dim.step) for dim in self.dims]
         others: set[tuple[int, ...]] = {tuple(least)}
         for number, (low, count) in enumerate(zip(least, rows, strict=True)):
             # A network of size 1 is often another.
-            first = max(plan[number] - count, min(low, 2), 1)
-            for size in {low, *range(first, plan[number])}:
+            step = self.dims[number].step
+            first = max(plan[number] - count * step, min(low, 2 * step), step)
+            for size in {low, *range(first, plan[number], step)}:
                 others.add((*plan[:number], size, *plan[number + 1 :]))
         samples: list[Sample] = []
         for sizes in sorted(others - {plan}):
@@ -288,9 +295,9 @@ class _Graphs:
 
     def smaller(self, seen: Seen, plan: tuple[int, ...], number: int, until: str) -> Differing:
         """The axes in which a graph at sizes differs from one whose size of one dim is the next."""
-        size = plan[number]
+        size, step = plan[number], self.dims[number].step
         # A network of size 1 is often another.
-        other = size - 1 if size > 2 else size + 1
+        other = size - step if size > 2 * step else size + step
         sizes = (*plan[:number], other, *plan[number + 1 :])
         return same_but_for(seen, self._at(sizes, until), {*zip(plan, sizes, strict=True)})
 

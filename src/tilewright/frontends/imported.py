@@ -115,7 +115,7 @@ class Opened(ABC):
         """
         leading = settled.leading()
         sizes = {
-            name: max(1, bounds.low if name in leading else min(bounds.high, TRIED), bounds.low)
+            name: max(1, bounds.low if name in leading else bounds.near(TRIED), bounds.low)
             for name, bounds in settled.free.items()
         }
         try:

@@ -55,7 +55,7 @@ def _mean(at: Following, op: Operation, axes: list[list[int]], size: str) -> Non
     others = np.prod([shape[axis] for axis in folded if axis not in ends], dtype=np.int64)
     count = at.weight(np.array(others), f"{at.node}.count")
     for axis in set(folded) & {*ends}:
-        if not isinstance(end := ends[axis], str):
+        if (end := at.one_size(ends[axis])) is None:
             raise at.refusal("a mean along an axis that joins others whose sizes a run decides")
         at.masked(op, 0, axis, end, 0)
         count = at.emit("mul", count, at.size(end, 0))

@@ -278,8 +278,8 @@ class Following:
                 [n for n, access in enumerate(operand.access) if access.lone == dim]
                 for operand in stage.inputs
             ]
-            size = dims[dim]
-            if mask is None or not isinstance(size, str):
+            size = self.one_size(dims[dim])
+            if mask is None or size is None:
                 raise self.refusal(f"{op.operation} takes no axis whose size a run decides")
             mask(self, op, axes, size)
         found: Ends = {}
@@ -306,6 +306,10 @@ class Following:
         ended = [axis for axis in (2, 3) if axis in self.ends.get(x, {})]
         sizes = {axis: self.one_size(self.ends[x][axis]) for axis in ended}
         found, pads = self._computed(op), op.integers("pads", 4, 0)
+        beyond = {axis: found[axis] for axis in ended if pads[axis]}
+        if name == "max_pool" and beyond:
+            # Windows after the end have found the least number, which others would multiply.
+            self._cleared(op, beyond)
         counted = op.integers("counted", 4, 0) if name == "average_pool" else pads
         if all(counted[axis] == pads[axis] for axis in ended):
             return found
@@ -321,6 +325,21 @@ class Following:
         op.result.replace_all_uses_with(mean)
         self.instead[op.result] = mean
         return found
+
+    def _cleared(self, op: Operation, ends: Ends) -> None:
+        """Let a result be 0 after its ends."""
+        uses, following = list(op.result.uses), op.next_op
+        assert following is not None
+        self.before, value = following, op.result
+        zero = self.weight(np.array(0, dtype_of(value)), f"{self.node}.zero")
+        for axis, ending in ends.items():
+            size = self.one_size(ending)
+            assert size is not None  # It is that of windows.
+            inside = self.within(shape_of(value), axis, size)
+            value = self.emit("select", inside, value, zero)
+        for use in uses:
+            use.operation.operands[use.index] = value
+        self.instead[op.result] = value
 
     def _windows(self, op: Operation, axis: int, ending: Ending) -> tuple[str, str]:
         """The dim of windows along an axis that ends, and where these end; masks what is read after

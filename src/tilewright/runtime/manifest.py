@@ -97,16 +97,18 @@ class OutputSize(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class FreeDim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A dim of the inputs that stays free, and its bounds, both included."""
+    """A dim of the inputs that stays free, its bounds, both included, and what it is a multiple
+    of."""
 
     name: str
     low: DimSize
     high: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
+    step: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)] = 1
 
     @property
     def bounds(self) -> Bounds:
         """The sizes that the dim may have; refuses (``shape-bounds``) invalid bounds."""
-        return Bounds(self.low, self.high)
+        return Bounds(self.low, self.high, self.step)
 
 
 class OpenModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

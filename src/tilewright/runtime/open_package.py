@@ -82,7 +82,7 @@ def write_open_package(
         open_model=OpenModel(
             file=f"{MODEL}/{next(iter(files))}",
             dims=tuple(
-                FreeDim(name=name, low=bounds.low, high=bounds.high)
+                FreeDim(name=name, low=bounds.low, high=bounds.high, step=bounds.step)
                 for name, bounds in settled.free.items()
             ),
             rooms=dict(settled.rooms),

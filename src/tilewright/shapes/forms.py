@@ -6,6 +6,7 @@ A dim of a shape is one of
     batch            a name, which begins as no number does: the dim stays free, under this name
     1..8  or  1..    bounds: the dim stays free, and its size lies within them
     batch:1..8       both
+    32..224:+16      bounds, and the multiples of 16 alone
     _                as the model states it (None in Python)
 
 and a shape as text separates its dims by commas, or by an ``x`` beside a digit: ``1x3x224x224``,
@@ -30,12 +31,16 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, order=True)
 class Bounds:
-    """The sizes that a free dim may have: ``low`` to ``high``, both included."""
+    """The sizes that a free dim may have: the multiples of ``step`` from ``low`` to ``high``."""
 
     low: int = 1
     high: int = LARGEST_SIZE
+    step: int = 1
 
     def __post_init__(self) -> None:
+        if self.step < 1 or self.low % self.step:
+            reason = f"{self.low} is no multiple of {self.step}"
+            raise refuse("shape-bounds", reason, help="sizes go up from a multiple of the step")
         if not 0 <= self.low <= self.high <= LARGEST_SIZE:
             raise refuse(
                 "shape-bounds",
@@ -44,10 +49,15 @@ class Bounds:
             )
 
     def __contains__(self, size: int) -> bool:
-        return self.low <= size <= self.high
+        return self.low <= size <= self.high and not size % self.step
 
     def __str__(self) -> str:
-        return f"{self.low}.." + ("" if self.high == LARGEST_SIZE else str(self.high))
+        high = "" if self.high == LARGEST_SIZE else str(self.high)
+        return f"{self.low}..{high}" + (f":+{self.step}" if self.step > 1 else "")
+
+    def near(self, size: int) -> int:
+        """The nearest size within the bounds at or below one, or the lowest size."""
+        return max(self.low, min(size, self.high) // self.step * self.step)
 
 
 Size = int | str | Bounds | None
@@ -85,13 +95,15 @@ def parse_size(value: object, where: str = "") -> Wish:
         return parse_size(int(text[:LONGEST_NAME]), where)
     if text == "_":
         return Wish()
-    name, separator, bounds = text.rpartition(":")
+    plain, separator, step = text.rpartition(":+")
+    stepped = re.fullmatch(r"\d{1,9}", step) if separator else None
+    name, separator, bounds = (plain if stepped else text).rpartition(":")
     if not separator and ".." in text:
-        name, bounds = "", text
+        name, bounds = "", plain if stepped else text
     elif not separator:
         name, bounds = text, ""
     match = re.fullmatch(r"(\d{1,10})\.\.(\d{1,10})?", bounds)
-    wrong_bounds = bool(bounds or separator) and match is None
+    wrong_bounds = bool(bounds or separator or stepped) and match is None
     wrong_name = (
         bool(re.match(r"[-+.]*\d", name))
         or len(name) > LONGEST_NAME
@@ -102,12 +114,13 @@ def parse_size(value: object, where: str = "") -> Wish:
             "shape-form",
             f"{text[:LONGEST_NAME]!r} is no dim",
             where,
-            "a dim is 4, batch, 1..8, batch:1..8, or _",
+            "a dim is 4, batch, 1..8, batch:1..8, 32..224:+16, or _",
         )
     if not text:
         raise refuse("shape-form", "a dim is missing", where, "separate dims by commas or by x")
     try:
-        limits = Bounds(int(match[1]), int(match[2] or LARGEST_SIZE)) if match else None
+        by = int(step) if stepped else 1
+        limits = Bounds(int(match[1]), int(match[2] or LARGEST_SIZE), by) if match else None
     except TilewrightError as error:
         raise TilewrightError([replace(item, where=where) for item in error.problems]) from None
     return Wish(name=name or None, bounds=limits)

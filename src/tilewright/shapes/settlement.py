@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import lcm
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.shapes.forms import (
@@ -186,11 +187,13 @@ class _Settling:
         """Return the range that two bounds have in common."""
         if bounds is None or other is None:
             return other if bounds is None else bounds
-        low, high = max(bounds.low, other.low), min(bounds.high, other.high)
+        step = lcm(bounds.step, other.step)
+        low = -(-max(bounds.low, other.low) // step) * step
+        high = min(bounds.high, other.high)
         if low > high:
             self.refuse("shape-conflict", f"no size lies in both {bounds} and {other}", where)
             return bounds
-        return Bounds(low, high)
+        return Bounds(low, high, step)
 
     def result(self) -> Settled:
         """Dims of one name made one; raises nothing, adds to the problems."""

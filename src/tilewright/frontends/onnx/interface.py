@@ -153,7 +153,7 @@ def _shape(
             raise bad(
                 "onnx-shape",
                 f"the size of axis {axis}, {shown(dim)}, is open",
-                f"give it: --shape {dim}={max(free[dim].low, min(free[dim].high, 64))}, or shapes",
+                f"give it: --shape {dim}={free[dim].near(64)}, or shapes",
             )
     checked_size(sizes, where)
     return tuple(sizes)
