@@ -18,7 +18,7 @@ from tilewright.graph.interpreter import interpret
 from tilewright.ir.types import Array
 from tilewright.runtime.output_sizes import cut_to_sizes
 
-MOST = {"h": 29, "w": 36}
+MOST = {"h": 39, "w": 46}
 MACHINES = Path(__file__).parents[2] / "examples" / "machines"
 NEAREST = {
     "mode": "nearest",
@@ -104,9 +104,9 @@ def test_what_lies_after_the_ends_never_shows(seed: int, tmp_path: Path) -> None
     nodes = [*network.nodes, node("Identity", [network.value], ["y"])]
     path = saved(tmp_path / "net.onnx", nodes, shapes, **network.weights)
     model, make = onnx.load(path), floats(shapes)
-    one, ends = ended(path, MOST, least=21)
+    one, ends = ended(path, MOST, least=30, rows=9)
     for _ in range(4):
-        run = {name: int(network.random.integers(21, most + 1)) for name, most in MOST.items()}
+        run = {name: int(network.random.integers(30, most + 1)) for name, most in MOST.items()}
         inputs = make(run)
         given = filled(inputs, make(MOST), run, network.random)
         with np.errstate(all="ignore"):

@@ -281,7 +281,9 @@ class _Graphs:
         for number, (low, count) in enumerate(zip(least, rows, strict=True)):
             # A network of size 1 is often another.
             step = self.dims[number].step
-            first = max(plan[number] - count * step, min(low, 2 * step), step)
+            # One more, as each form grows by as much from one remainder to its next.
+            consecutive = count + (count > 1)
+            first = max(plan[number] - consecutive * step, min(low, 2 * step), step)
             for size in {low, *range(first, plan[number], step)}:
                 others.add((*plan[:number], size, *plan[number + 1 :]))
         samples: list[Sample] = []
