@@ -274,25 +274,24 @@ class _Graphs:
             same_but_for(whole, one, pairs, any_extents=until == "import")
 
     def samples(self, seen: Seen, plan: tuple[int, ...], rows: Sequence[int]) -> list[Sample]:
-        """A graph at other sizes: those of each dim before the plan's, as many as ``rows`` says,
-        and the lowest ones of a dim and of all."""
-        least = [max(dim.low, dim.step) for dim in self.dims]
-        others: set[tuple[int, ...]] = {tuple(least)}
-        for number, (low, count) in enumerate(zip(least, rows, strict=True)):
-            # A network of size 1 is often another.
-            step = self.dims[number].step
-            # One more, as each form grows by as much from one remainder to its next.
-            consecutive = count + (count > 1)
-            first = max(plan[number] - consecutive * step, min(low, 2 * step), step)
-            for size in {low, *range(first, plan[number], step)}:
+        """A graph at other sizes: the next lower size of each dim, and the lowest ones; of those,
+        as many in a row as ``rows`` says, and one more."""
+        steps = [dim.step for dim in self.dims]
+        least = tuple(max(dim.low, dim.step) for dim in self.dims)
+        others = {least}
+        for number, (low, step) in enumerate(zip(least, steps, strict=True)):
+            for size in {low, max(low, plan[number] - step)}:
                 others.add((*plan[:number], size, *plan[number + 1 :]))
+            # A network of size 1 is often another. All but one dim are the lowest for all plans.
+            first = max(low, 2 * step)
+            for size in range(first, first + (rows[number] + 1) * step, step):
+                others.add((*least[:number], size, *least[number + 1 :]))
         samples: list[Sample] = []
         for sizes in sorted(others - {plan}):
-            pairs = {*zip(plan, sizes, strict=True)}
-            other = self._at(sizes, "import")
-            samples.append(
-                Sample(self.sizes(sizes), same_but_for(seen, other, pairs, any_extents=True))
-            )
+            if all(map(int.__le__, sizes, plan)):
+                pairs = {*zip(plan, sizes, strict=True)}
+                other = same_but_for(seen, self._at(sizes, "import"), pairs, any_extents=True)
+                samples.append(Sample(self.sizes(sizes), other))
         return samples
 
     def smaller(self, seen: Seen, plan: tuple[int, ...], number: int, until: str) -> Differing:

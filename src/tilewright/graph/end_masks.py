@@ -33,7 +33,7 @@ def _fold(neutral: Callable[[Operation], float]) -> Mask:
     def mask(at: Following, op: Operation, axes: list[list[int]], size: str) -> None:
         for number, along in enumerate(axes):
             for axis in along:
-                at.masked(op, number, axis, size, neutral(op))
+                at.masked(op, number, {axis: size}, neutral(op))
 
     return mask
 
@@ -57,7 +57,7 @@ def _mean(at: Following, op: Operation, axes: list[list[int]], size: str) -> Non
     for axis in set(folded) & {*ends}:
         if (end := at.one_size(ends[axis])) is None:
             raise at.refusal("a mean along an axis that joins others whose sizes a run decides")
-        at.masked(op, 0, axis, end, 0)
+        at.masked(op, 0, {axis: end}, 0)
         count = at.emit("mul", count, at.size(end, 0))
     total = at.emit("reduce_sum", op.inputs[0], **op.values)
     whole = at.emit("cast", count, to=dtype_of(total).name)
@@ -80,20 +80,21 @@ def _gather(at: Following, op: Operation, axes: list[list[int]], size: str) -> N
 
 def _suppressed(at: Following, op: Operation, axes: list[list[int]], size: str) -> None:
     """Boxes after the end have no score."""
-    at.masked(op, 1, axes[1][0], size, -np.inf)
+    at.masked(op, 1, {axes[1][0]: size}, -np.inf)
 
 
 def _scatter(at: Following, op: Operation, axes: list[list[int]], size: str) -> None:
     """Updates after the end are for a row that does not exist."""
     if axes[0]:
         raise at.refusal("scatter into rows whose number a run decides")
-    at.masked(op, 1, axes[1][0], size, shape_of(op.inputs[0])[0])
+    at.masked(op, 1, {axes[1][0]: size}, shape_of(op.inputs[0])[0])
 
 
 NEUTRAL: Mapping[str, Callable[[Operation], float]] = {
     "average_pool": lambda op: 0,
     "conv": lambda op: op.number("fill") if "fill" in op.values else 0,
     "max_pool": lambda op: _extreme(op, low=True),
+    "pad": lambda op: op.number("value"),
 }
 """What windows read after the end of an image, by operation."""
 

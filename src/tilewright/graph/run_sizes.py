@@ -12,7 +12,7 @@ node. Every extent is compared with those of the same network at other sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm, prod
 from types import MappingProxyType
@@ -132,6 +132,10 @@ class Following:
         self.ends: dict[SSAValue, Ends] = {}
         self.instead: dict[SSAValue, SSAValue] = {}
         """Results of a mean over what is there, by those of the mean over all."""
+        self.inside: dict[Hashable, SSAValue] = {}
+        """Masks that are true before ends, by extents and sizes."""
+        self.after: dict[Hashable, SSAValue] = {}
+        """Values that are neutral after their ends, by these."""
         self.before: AnyOperation = network.output_op
         self.node = ""
 
@@ -209,6 +213,11 @@ class Following:
             return None
         return self.named(self.forms[first].then(prod(extent for extent, _ in others), 0, 1))
 
+    def _single(self, ends: Ends) -> dict[int, str]:
+        """The sizes of axes none of which joins several."""
+        sizes = {axis: self.one_size(ending) for axis, ending in ends.items()}
+        return {axis: size for axis, size in sizes.items() if size is not None}
+
     def _extent(self, ending: Ending, sizes: Mapping[str, int]) -> int:
         """How far an axis goes at other sizes of a run."""
         parts = ((0, ending),) if isinstance(ending, str) else ending
@@ -253,11 +262,12 @@ class Following:
         if stage is None:
             raise self.refusal(f"{op.operation} takes no values whose size a run decides")
         dims: dict[str, Ending] = {}
+        beyond: dict[int, str] = {}
         for operand, value in zip(stage.inputs, op.inputs, strict=True):
-            for axis, ending in list(self.ends.get(value, {}).items()):
+            for axis, ending in self.ends.get(value, {}).items():
                 dim = operand.access[axis].lone
                 if dim is None:
-                    dim, ending = self._windows(op, axis, ending)
+                    dim, ending = self._windows(op, axis, ending, beyond)
                 known = dims.setdefault(dim, ending)
                 if known != ending:
                     one, other = self.one_size(known), self.one_size(ending)
@@ -271,6 +281,8 @@ class Following:
                 if whole and any(dim in dims for dim in access.dims):
                     reason = f"axis {axis} of an operand has one size, another's is a run's"
                     raise self.refusal(f"{op.operation}: {reason}")
+        if beyond:
+            self.masked(op, 0, beyond, NEUTRAL[op.operation](op))
         folded = [dim for dim in stage.reduction if dim in dims]
         for dim in folded:
             mask = MASKS.get(op.operation)
@@ -304,7 +316,7 @@ class Following:
             self.before = whole.owner
             return self._computed(whole.owner)
         ended = [axis for axis in (2, 3) if axis in self.ends.get(x, {})]
-        sizes = {axis: self.one_size(self.ends[x][axis]) for axis in ended}
+        sizes = self._single({axis: self.ends[x][axis] for axis in ended})
         found, pads = self._computed(op), op.integers("pads", 4, 0)
         beyond = {axis: found[axis] for axis in ended if pads[axis]}
         if name == "max_pool" and beyond:
@@ -317,10 +329,8 @@ class Following:
         total = self.emit(name, op.inputs[0], **values)
         shape, dtype = (1, 1, *shape_of(x)[2:]), dtype_of(x)
         ones = self.weight(np.ones(shape, dtype), f"{self.node}.ones")
-        for axis, size in sizes.items():
-            assert size is not None  # As its windows are followed.
-            inside = self.emit("cast", self.within(shape, axis, size), to=dtype.name)
-            ones = self.emit("mul", ones, inside)
+        inside = self.emit("cast", self.within(shape, sizes), to=dtype.name)
+        ones = self.emit("mul", ones, inside)
         mean = self.computed(self.node, "div", (total, self.emit(name, ones, **values)), {})
         op.result.replace_all_uses_with(mean)
         self.instead[op.result] = mean
@@ -332,24 +342,23 @@ class Following:
         assert following is not None
         self.before, value = following, op.result
         zero = self.weight(np.array(0, dtype_of(value)), f"{self.node}.zero")
-        for axis, ending in ends.items():
-            size = self.one_size(ending)
-            assert size is not None  # It is that of windows.
-            inside = self.within(shape_of(value), axis, size)
-            value = self.emit("select", inside, value, zero)
+        inside = self.within(shape_of(value), self._single(ends))
+        value = self.emit("select", inside, value, zero)
         for use in uses:
             use.operation.operands[use.index] = value
         self.instead[op.result] = value
 
-    def _windows(self, op: Operation, axis: int, ending: Ending) -> tuple[str, str]:
-        """The dim of windows along an axis that ends, and where these end; masks what is read after
-        the axis' end."""
+    def _windows(
+        self, op: Operation, axis: int, ending: Ending, beyond: dict[int, str]
+    ) -> tuple[str, str]:
+        """The dim of windows along an axis that ends, and where these end; adds the axis to those
+        ``beyond`` whose end they read."""
         size = self.one_size(ending)
         if isinstance(op, PadOp) and size is not None:
             pads = op.integers("pads")
             before, after = pads[axis], pads[len(pads) // 2 + axis]
             if after and len(op.inputs) == 1:
-                self.masked(op, 0, axis, size, op.number("value"))
+                beyond[axis] = size
             if not after or len(op.inputs) == 1:
                 return f"d{axis}", self.named(self.forms[size].then(1, before + after, 1))
         if isinstance(op, WindowOperation) and axis >= 2 and size is not None:
@@ -359,7 +368,7 @@ class Following:
             reach = (taps[side] - 1) * dilations[side] + 1
             padded = pads[side] + pads[2 + side]
             if pads[2 + side] and op.operation in NEUTRAL:
-                self.masked(op, 0, axis, size, NEUTRAL[op.operation](op))
+                beyond[axis] = size
             if not pads[2 + side] or op.operation in NEUTRAL:
                 stride = strides[side]
                 form = self.forms[size].then(1, padded - reach + stride, stride)
@@ -437,25 +446,35 @@ class Following:
         assert block is not None
         block.insert_op_before(op, self.before)
 
-    def within(self, shape: tuple[int, ...], axis: int, size: str) -> SSAValue:
-        """True at the indices of an axis before its end."""
-        wide = [extent if n == axis else 1 for n, extent in enumerate(shape)]
-        places = self.weight(np.arange(shape[axis]).reshape(wide), f"{self.node}.places")
-        return self.emit("less", places, self.size(size, len(shape)))
+    def within(self, shape: tuple[int, ...], sizes: Mapping[int, str]) -> SSAValue:
+        """True at the indices of some axes before their ends."""
+        lengths = [shape[axis] if axis in sizes else 1 for axis in range(len(shape))]
+        key = (*lengths, *sorted(sizes.items()))
+        if key not in self.inside:
+            rows: list[SSAValue] = []
+            for axis, size in sizes.items():
+                wide = [extent if n == axis else 1 for n, extent in enumerate(shape)]
+                places = self.weight(np.arange(shape[axis]).reshape(wide), f"{self.node}.places")
+                rows.append(self.emit("less", places, self.size(size, len(shape))))
+            self.inside[key] = rows[0] if len(rows) == 1 else self.emit("bit_and", *rows)
+        return self.inside[key]
 
     def size(self, name: str, rank: int) -> SSAValue:
         """A size as a tensor of one element."""
         value = self.sizes[name]
         return self.emit("reshape", value, shape=(1,) * rank) if rank else value
 
-    def masked(self, op: Operation, number: int, axis: int, size: str, neutral: float) -> None:
-        """Let an operand be ``neutral`` after the end of an axis."""
+    def masked(self, op: Operation, number: int, sizes: Mapping[int, str], neutral: float) -> None:
+        """Let an operand be ``neutral`` after the ends of some axes."""
         value = op.inputs[number]
-        filler = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
-        kept = self.within(shape_of(value), axis, size)
-        masked = self.emit("select", kept, value, filler)
-        self.ends[masked] = dict(self.ends.get(value, {}))
-        op.operands[number] = masked
+        key = (value, *sorted(sizes.items()), neutral)
+        if key not in self.after:
+            filler = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
+            self.after[key] = self.emit(
+                "select", self.within(shape_of(value), sizes), value, filler
+            )
+            self.ends[self.after[key]] = dict(self.ends.get(value, {}))
+        op.operands[number] = self.after[key]
 
 
 def _fresh(name: str, taken: list[str]) -> str:
