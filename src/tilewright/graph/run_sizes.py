@@ -12,28 +12,26 @@ node. Every extent is compared with those of the same network at other sizes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import lcm, prod
 from types import MappingProxyType
 
 import numpy as np
 
-from tilewright.errors import TilewrightError, refuse
-from tilewright.graph.derived_sizes import Form
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
 from tilewright.graph.end_masks import MASKS, NEUTRAL, REDUCTIONS
 from tilewright.graph.free_axes import Differing, sliced_axes
 from tilewright.graph.joined_axes import Ending, Ends, reshaped_ends
 from tilewright.graph.names import value_hint
-from tilewright.graph.operations import BY_NAME, Operation
+from tilewright.graph.operations import Operation
 from tilewright.graph.operations.pooling import PoolOperation
-from tilewright.graph.operations.views import PadOp, ReshapeOp, SliceOp
+from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp
 from tilewright.graph.operations.windows import WindowOperation
+from tilewright.graph.sized_network import SizedNetwork, fresh
 from tilewright.graph.weights import Weights
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import PythonValue, SSAValue, to_attribute
-from tilewright.ir.types import Array, dtype_of, element_of, shape_of, tensor
+from tilewright.ir.types import dtype_of, element_of, shape_of, tensor
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def end_inputs(
         varies = any(sample.sizes[name] != sizes[name] for sample in samples)
         for tensor_name, numbers in axes[name].items() if varies else ():
             ends.setdefault(inputs[tensor_name], {}).update(dict.fromkeys(numbers, name))
-        names.append(_fresh(f"size_{name}", names))
+        names.append(fresh(f"size_{name}", names))
         kind = tensor((), element_of(np.dtype(np.int64)))
         values[name] = network.block.insert_arg(kind, len(network.block.args))
         values[name].name_hint = value_hint(names[-1])
@@ -112,7 +110,7 @@ def end_inputs(
     return Following(network, weights, values, ends, sizes, samples, units)
 
 
-class Following:
+class Following(SizedNetwork):
     """Sizes on their way through one network."""
 
     def __init__(
@@ -125,27 +123,8 @@ class Following:
         samples: Sequence[Sample],
         units: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.network, self.weights, self.sizes = network, weights, dict(sizes)
-        self.begin, self.rooms, self.samples = ends, rooms, samples
-        self.forms = {name: Form.of(name, units.get(name, 1)) for name in rooms}
-        """What each size follows from, by its name."""
-        self.ends: dict[SSAValue, Ends] = {}
-        self.instead: dict[SSAValue, SSAValue] = {}
-        """Results of a mean over what is there, by those of the mean over all."""
-        self.inside: dict[Hashable, SSAValue] = {}
-        """Masks that are true before ends, by extents and sizes."""
-        self.after: dict[Hashable, SSAValue] = {}
-        """Values that are neutral after their ends, by these."""
-        self.before: AnyOperation = network.output_op
-        self.node = ""
-
-    @property
-    def period(self) -> dict[str, int]:
-        """After how many sizes the remainders of all divisions repeat, by the run's sizes."""
-        periods = dict.fromkeys(self.rooms, 1)
-        for form in self.forms.values():
-            periods[form.base] = lcm(periods[form.base], form.period)
-        return periods
+        super().__init__(network, weights, sizes, rooms, units)
+        self.begin, self.samples = ends, samples
 
     def run(self, stated: Mapping[str, int] = MappingProxyType({})) -> tuple[OutputEnd, ...]:
         """Mask what reads after ends, and add the outputs' sizes; see ``follow_sizes``."""
@@ -180,50 +159,6 @@ class Following:
                     break
         return found
 
-    def named(self, form: Form) -> str:
-        """The name of a size that follows from a run's, which is known from here on."""
-        known = [name for name, other in self.forms.items() if other == form]
-        return known[0] if known else self._new(form)
-
-    def _new(self, form: Form) -> str:
-        name = _fresh(form.name, list(self.forms))
-        value = self.sizes[form.base]
-        whole = Form.of(form.base, form.unit)
-        if whole.steps and form.steps[: len(whole.steps)] != whole.steps:
-            value = self._arithmetic("div", value, form.unit)
-            steps = form.steps
-        else:
-            steps = form.steps[len(whole.steps) :]
-        for times, more, by in steps:
-            value = self._arithmetic("mul", value, times) if times != 1 else value
-            value = self._arithmetic("add", value, more) if more else value
-            value = self._arithmetic("div", value, by) if by != 1 else value
-        self.forms[name], self.sizes[name] = form, value
-        return name
-
-    def _arithmetic(self, operation: str, value: SSAValue, number: int) -> SSAValue:
-        return self.emit(operation, value, self.weight(np.array(number, np.int64), "size"))
-
-    def one_size(self, ending: Ending) -> str | None:
-        """The size of an axis that joins the rows of one size with others; None of several."""
-        if isinstance(ending, str):
-            return ending
-        (_, first), *others = ending
-        if not first or any(name for _, name in others):
-            return None
-        return self.named(self.forms[first].then(prod(extent for extent, _ in others), 0, 1))
-
-    def _single(self, ends: Ends) -> dict[int, str]:
-        """The sizes of axes none of which joins several."""
-        sizes = {axis: self.one_size(ending) for axis, ending in ends.items()}
-        return {axis: size for axis, size in sizes.items() if size is not None}
-
-    def _extent(self, ending: Ending, sizes: Mapping[str, int]) -> int:
-        """How far an axis goes at other sizes of a run."""
-        parts = ((0, ending),) if isinstance(ending, str) else ending
-        forms = [(extent, self.forms.get(name)) for extent, name in parts]
-        return prod(form.at(sizes[form.base]) if form else extent for extent, form in forms)
-
     def _found(self, op: AnyOperation) -> Ends:
         if not any(self.ends.get(value) for value in op.operands):
             return {}
@@ -241,19 +176,14 @@ class Following:
                 for axis, ending in source.items():
                     found.update(dict.fromkeys(sliced_axes(op, frozenset((axis,))), ending))
                 return found
+            case ConcatOp():
+                return self._joined(op)
             case PoolOperation():
                 return self._pooled(op)
             case Operation():
                 return self._computed(op)
             case _:
                 raise self.refusal(f"{op.name} takes no values whose size a run decides")
-
-    def refusal(self, reason: str) -> TilewrightError:
-        """An error at the operation at hand."""
-        return refuse(
-            "onnx-shape", reason, f"node {self.node!r}",
-            "where an input decides the size, give the input its value: --constant",
-        )  # fmt: skip
 
     def _computed(self, op: Operation) -> Ends:
         """The axes of a result of a loop nest; masks operands where it folds indices."""
@@ -336,17 +266,40 @@ class Following:
         self.instead[op.result] = mean
         return found
 
+    def _joined(self, op: ConcatOp) -> Ends:
+        """The axes of joined values; what is joined after an end is read from there on."""
+        rank = len(shape_of(op.result))
+        axis = op.integer("axis", -rank, rank - 1) % rank
+        ended = [number for number, v in enumerate(op.inputs) if axis in self.ends.get(v, {})]
+        if not ended:
+            return self._computed(op)
+        (number, *more), extents = ended, [shape_of(value)[axis] for value in op.inputs]
+        size = self.one_size(self.ends[op.inputs[number]][axis])
+        others = [{k: v for k, v in self.ends.get(x, {}).items() if k != axis} for x in op.inputs]
+        if more or size is None or any(other != others[0] for other in others):
+            raise self.refusal(f"{op.operation} joins sizes which a run may make different")
+        form, (before, after) = (
+            self.forms[size],
+            (sum(extents[:number]), sum(extents[number + 1 :])),
+        )
+        found = {**others[0], axis: self.named(form.then(1, before + after, 1))}
+        if after:
+            uses, self.before = self._after(op)
+            places = self.weight(np.arange(sum(extents)), f"{self.node}.places")
+            whole = self.weight(np.array(extents[number]), f"{self.node}.whole")
+            shift = self.emit("sub", whole, self.size(size, 0))
+            beyond = self.emit("add", places, self.emit("reshape", shift, shape=(1,)))
+            first = self.emit("less", places, self.size(self.named(form.then(1, before, 1)), 1))
+            indices = self.emit("select", first, places, beyond)
+            self._replace(op, uses, self.emit("gather", op.result, indices, axis=axis))
+        return found
+
     def _cleared(self, op: Operation, ends: Ends) -> None:
         """Let a result be 0 after its ends."""
-        uses, following = list(op.result.uses), op.next_op
-        assert following is not None
-        self.before, value = following, op.result
-        zero = self.weight(np.array(0, dtype_of(value)), f"{self.node}.zero")
-        inside = self.within(shape_of(value), self._single(ends))
-        value = self.emit("select", inside, value, zero)
-        for use in uses:
-            use.operation.operands[use.index] = value
-        self.instead[op.result] = value
+        uses, self.before = self._after(op)
+        zero = self.weight(np.array(0, dtype_of(op.result)), f"{self.node}.zero")
+        inside = self.within(shape_of(op.result), self._single(ends))
+        self._replace(op, uses, self.emit("select", inside, op.result, zero))
 
     def _windows(
         self, op: Operation, axis: int, ending: Ending, beyond: dict[int, str]
@@ -401,11 +354,11 @@ class Following:
                 if size is None:
                     raise self.refusal(f"output {name!r} joins axes whose sizes a run decides")
                 if size not in places:
-                    places[size] = _fresh(f"{size}_size", names)
+                    places[size] = fresh(f"{size}_size", names)
                     names.append(places[size])
                 found.append(OutputEnd(name, axis, places[size], size, shape_of(value)[axis]))
         for size in (size for size in stated if size not in places):
-            places[size] = _fresh(f"{size}_size", names)
+            places[size] = fresh(f"{size}_size", names)
             names.append(places[size])
             found.append(OutputEnd("", 0, places[size], size, stated[size]))
         values = [*output.values, *(self.sizes[size] for size in places)]
@@ -414,71 +367,3 @@ class Following:
         output.erase()
         network.properties["output_names"] = to_attribute([*names])
         return tuple(found)
-
-    # What masks are made of
-
-    def weight(self, array: Array, hint: str) -> SSAValue:
-        """A constant before the operation at hand."""
-        op = WeightOp.of(
-            self.weights.add(array, hint), tensor(array.shape, element_of(array.dtype))
-        )
-        self._insert(op)
-        return op.result
-
-    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
-        """An operation before the one at hand; it is for no node, whose result keeps its name."""
-        return self.computed("", operation, inputs, attributes)
-
-    def computed(
-        self,
-        node: str,
-        operation: str,
-        inputs: Sequence[SSAValue],
-        attributes: dict[str, PythonValue],
-    ) -> SSAValue:
-        """An operation for a node, before the one at hand."""
-        op = BY_NAME[operation].build_from(inputs, attributes, node=node)
-        self._insert(op)
-        return op.result
-
-    def _insert(self, op: AnyOperation) -> None:
-        block = self.before.parent
-        assert block is not None
-        block.insert_op_before(op, self.before)
-
-    def within(self, shape: tuple[int, ...], sizes: Mapping[int, str]) -> SSAValue:
-        """True at the indices of some axes before their ends."""
-        lengths = [shape[axis] if axis in sizes else 1 for axis in range(len(shape))]
-        key = (*lengths, *sorted(sizes.items()))
-        if key not in self.inside:
-            rows: list[SSAValue] = []
-            for axis, size in sizes.items():
-                wide = [extent if n == axis else 1 for n, extent in enumerate(shape)]
-                places = self.weight(np.arange(shape[axis]).reshape(wide), f"{self.node}.places")
-                rows.append(self.emit("less", places, self.size(size, len(shape))))
-            self.inside[key] = rows[0] if len(rows) == 1 else self.emit("bit_and", *rows)
-        return self.inside[key]
-
-    def size(self, name: str, rank: int) -> SSAValue:
-        """A size as a tensor of one element."""
-        value = self.sizes[name]
-        return self.emit("reshape", value, shape=(1,) * rank) if rank else value
-
-    def masked(self, op: Operation, number: int, sizes: Mapping[int, str], neutral: float) -> None:
-        """Let an operand be ``neutral`` after the ends of some axes."""
-        value = op.inputs[number]
-        key = (value, *sorted(sizes.items()), neutral)
-        if key not in self.after:
-            filler = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
-            self.after[key] = self.emit(
-                "select", self.within(shape_of(value), sizes), value, filler
-            )
-            self.ends[self.after[key]] = dict(self.ends.get(value, {}))
-        op.operands[number] = self.after[key]
-
-
-def _fresh(name: str, taken: list[str]) -> str:
-    number, fresh = 2, name
-    while fresh in taken:
-        fresh, number = f"{name}{number}", number + 1
-    return fresh
