@@ -22,7 +22,7 @@ class Form:
     base: str
     """The name of the run's size."""
     unit: int = 1
-    """What the run's size is a multiple of; the steps begin with how many times."""
+    """A divisor of the run's size; the steps begin with how many times it is in it."""
     steps: tuple[Step, ...] = ()
 
     @classmethod

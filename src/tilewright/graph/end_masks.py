@@ -1,4 +1,4 @@
-"""What operations read in place of elements after the end of an axis that a run decides."""
+"""Masks of operands: elements that operations read in place of those after a run's ends."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ NEUTRAL: Mapping[str, Callable[[Operation], float]] = {
     "max_pool": lambda op: _extreme(op, low=True),
     "pad": lambda op: op.number("value"),
 }
-"""What windows read after the end of an image, by operation."""
+"""Elements that windows read after the end of an image, by operation."""
 
 REDUCTIONS = {"average_pool": "reduce_mean", "max_pool": "reduce_max"}
-"""What a pool over all of an image is."""
+"""Reductions that pools over all of an image are."""
 
 MASKS: Mapping[str, Mask] = {
     "reduce_sum": _fold(lambda op: 0),

@@ -145,15 +145,15 @@ class Following(SizedNetwork):
         """The axes of a constant that are as long as a size, or as some of it repeated: a ramp of
         its indices, say."""
         shape, found = shape_of(op.result), Ends()
-        there = [(each, each.differing.shapes.get(op.result, shape)) for each in self.samples]
+        others = [(each, each.differing.shapes.get(op.result, shape)) for each in self.samples]
         for axis, extent in enumerate(shape):
-            if all(other[axis] == extent for _, other in there):
+            if all(other[axis] == extent for _, other in others):
                 continue
             for form in list(self.forms.values()):
                 here = form.at(self.rooms[form.base])
                 if not extent % here and all(
                     other[axis] == form.at(each.sizes[form.base]) * (extent // here)
-                    for each, other in there
+                    for each, other in others
                 ):
                     found[axis] = self.named(form.then(extent // here, 0, 1))
                     break
@@ -332,11 +332,11 @@ class Following(SizedNetwork):
         """Refuse a result whose extents are others than those that are followed."""
         value = op.results[0]
         shape, ends = shape_of(value), self.ends[value]
-        for sizes, there in (
+        for sizes, extents in (
             (self.rooms, shape),
             *((each.sizes, each.differing.shapes.get(value, shape)) for each in self.samples),
         ):
-            for axis, extent in enumerate(there):
+            for axis, extent in enumerate(extents):
                 followed = self._extent(ends[axis], sizes) if axis in ends else shape[axis]
                 if followed != extent:
                     reason = "its size follows from a run's by arithmetic that is not followed"

@@ -35,7 +35,7 @@ class SizedNetwork:
         self.network, self.weights, self.sizes = network, weights, dict(sizes)
         self.rooms = rooms
         self.forms = {name: Form.of(name, units.get(name, 1)) for name in rooms}
-        """What each size follows from, by its name."""
+        """Forms of the sizes, by their names: how each follows from one of a run."""
         self.ends: dict[SSAValue, Ends] = {}
         self.instead: dict[SSAValue, SSAValue] = {}
         """Values that stand for results of operations that know no end, by these."""

@@ -136,7 +136,7 @@ def test_the_program_takes_sizes(tmp_path: Path) -> None:
 def test_models_without_plans_say_why(tmp_path: Path) -> None:
     image = ["x"], {"x": [1, 2, "height", 8]}
     lacking = {
-        "pad": ([node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], {"w": random(3, 2, 3, 3)}),
+        "edge": ([node("Pad", ["x", "pads"], ["y"], mode="edge")], {"pads": ints(*[1] * 8)}),
         "joined": ([node("Concat", ["x", "x"], ["y"], axis=2)], {}),
     }
     for name, (nodes, weights) in lacking.items():

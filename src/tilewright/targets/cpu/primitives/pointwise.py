@@ -6,7 +6,7 @@ from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import AFFINE, COPIES
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.instance import Instance, Step
-from tilewright.targets.cpu.primitives import general, padding, transposing, words
+from tilewright.targets.cpu.primitives import general, masking, padding, transposing, words
 from tilewright.targets.cpu.primitives.chain import (
     FLOAT_LANES,
     LANE_ELEMENTS,
@@ -24,6 +24,11 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write loops in vectors where all operands lie alike, else one element after another."""
     if padding.emit(instance, writer):
         return
+    with masking.in_place(instance, writer):
+        _map(instance, code, writer)
+
+
+def _map(instance: Instance, code: KernelCode, writer: Writer) -> None:
     joined = _runs(instance)
     runs = joined if joined is not None and _straight(joined) else None
     if runs is None:
