@@ -24,6 +24,7 @@ def test_every_switch_replaces_what_is_there() -> None:
             assert resolve_name(f"{ablation.LOWERING}.{place}") is not None
 
 
+@pytest.mark.slow
 def test_a_network_without_bands_of_pixels_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablation, "BUILDERS", {"tiny": tiny})
     monkeypatch.setattr(ablation, "SIZES", ("cambricon",))

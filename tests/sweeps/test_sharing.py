@@ -108,7 +108,7 @@ def alone(model: str, machine: str, size: int, rate: int) -> Rows:
     return sweep(model, machine, vary)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1])
 def test_sizes_and_rates_that_share_have_the_rows_of_points_alone(
     order: int, tmp_path: Path

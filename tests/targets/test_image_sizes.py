@@ -97,6 +97,7 @@ class Images:
         self.value = x
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("seed", range(24))
 def test_what_lies_after_the_ends_never_shows(seed: int, tmp_path: Path) -> None:
     network = Images(seed)
@@ -153,10 +154,13 @@ def skipping(path: Path) -> Path:
     return saved(path, nodes, {"x": ["n", 3, "h", "w"]}, **weights, by=by)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("sunway", "zu2", "ascend910")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("sunway", "zu2", "ascend910", str(MACHINES / "small-npu.toml"))
+]
 
 
-@pytest.mark.parametrize("target", ["cpu", str(MACHINES / "small-npu.toml"), *SLOW])
+@pytest.mark.parametrize("target", ["cpu", *SLOW])
 @pytest.mark.parametrize("made", [residual, skipping])
 def test_a_package_for_every_image(made, target: str, tmp_path: Path) -> None:
     path = made(tmp_path / "net.onnx")
