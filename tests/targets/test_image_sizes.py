@@ -202,3 +202,48 @@ def test_two_ways_that_differ_at_odd_sizes_have_no_plans(tmp_path: Path) -> None
 def model_shape(path: Path) -> list[int | str]:
     dims = onnx.load(path).graph.input[0].type.tensor_type.shape.dim
     return [dim.dim_param or dim.dim_value for dim in dims]
+
+
+def integers(path: Path) -> Path:
+    """Quantised convolutions, of stated scales and of one that each run finds."""
+    generator = np.random.default_rng(0)
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        node(
+            "QLinearConv", ["xq", "xs", "xz", "w0", "ws", "wz", "ys", "yz"], ["a"],
+            pads=[1] * 4, strides=[2, 2],
+        ),
+        node(
+            "QLinearConv", ["a", "ys", "yz", "w1", "ws", "wz", "ys", "yz"], ["b"],
+            pads=[1] * 4, group=4,
+        ),
+        node("DequantizeLinear", ["b", "ys", "yz"], ["c"]),
+        node("MaxPool", ["c"], ["d"], kernel_shape=[3, 3], pads=[1] * 4),
+        node("DynamicQuantizeLinear", ["d"], ["e", "es", "ez"]),
+        node("ConvInteger", ["e", "w2", "ez"], ["f"], pads=[1] * 4),
+        node("Cast", ["f"], ["g"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["g", "es"], ["y"]),
+    ]  # fmt: skip
+    shapes = {"w0": (4, 3, 3, 3), "w1": (4, 1, 3, 3), "w2": (2, 4, 3, 3)}
+    weights: dict[str, Array] = {
+        name: generator.integers(-50, 50, shape).astype(np.int8) for name, shape in shapes.items()
+    }
+    weights |= {"xs": np.float32(0.02), "ws": np.float32(0.01), "ys": np.float32(0.05)}
+    weights |= {"xz": np.uint8(120), "wz": np.int8(0), "yz": np.uint8(90)}
+    weights = {name: np.asarray(array) for name, array in weights.items()}
+    return saved(path, nodes, {"x": [1, 3, "h", "w"]}, **weights)
+
+
+def test_integers_stay_integers(tmp_path: Path) -> None:
+    """What is masked is their zero point, so that sums are those of ONNX Runtime, bit for bit."""
+    path = integers(tmp_path / "net.onnx")
+    model, make = onnx.load(path), floats({"x": [1, 3, "h", "w"]})
+    package = tilewright.compile(
+        path, shapes={"h": "8..33", "w": "8..30"}, directory=tmp_path / "package"
+    )
+    assert len(package.manifest.open_model.plans) == 3
+    for size in ((33, 30), (8, 8), (32, 9), (21, 17), (30, 29)):
+        inputs = make(dict(zip("hw", size, strict=True)))
+        np.testing.assert_array_equal(
+            package.run(inputs)["y"], onnxruntime_of(model, inputs)["y"], err_msg=str(size)
+        )

@@ -15,6 +15,7 @@ from tilewright.graph.derived_sizes import Form
 from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.joined_axes import Ending, Ends
 from tilewright.graph.operations import BY_NAME, Operation
+from tilewright.graph.operations.quantisation import DequantiseLinearOp
 from tilewright.graph.weights import Weights
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import PythonValue, SSAValue, Use
@@ -164,16 +165,37 @@ class SizedNetwork:
         value = self.sizes[name]
         return self.emit("reshape", value, shape=(1,) * rank) if rank else value
 
+    def _kept_integers(self, value: SSAValue, sizes: Mapping[int, str]) -> SSAValue | None:
+        """A value that is 0 after its ends, made of integers that are their zero point there, so
+        that they are multiplied as integers; None if it is made of none."""
+        op = value.owner
+        if not isinstance(op, Operation) or len(op.inputs) < 2 or shape_of(op.inputs[-1]):
+            return None
+        if isinstance(op, DequantiseLinearOp) and len(op.inputs) == 3:
+            x, scale, zero = op.inputs
+            kept = self.emit("select", self.within(shape_of(x), sizes), x, zero)
+            return self.computed(op.node_name, op.operation, (kept, scale, zero), op.values)
+        casts = [v.owner for v in op.inputs]
+        if op.operation == "sub" and all(getattr(c, "operation", "") == "cast" for c in casts):
+            x, zero = (c.operands[0] for c in casts if isinstance(c, Operation))
+            if dtype_of(x) == dtype_of(zero):
+                kept = self.emit("select", self.within(shape_of(x), sizes), x, zero)
+                wide = self.emit("cast", kept, to=dtype_of(value).name)
+                return self.computed(op.node_name, "sub", (wide, op.inputs[1]), op.values)
+        return None
+
     def masked(self, op: Operation, number: int, sizes: Mapping[int, str], neutral: float) -> None:
         """Let an operand be ``neutral`` after the ends of some axes."""
         value = op.inputs[number]
         key = (value, *sorted(sizes.items()), neutral)
         if key not in self.after:
-            filler = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
-            self.after[key] = self.emit(
-                "select", self.within(shape_of(value), sizes), value, filler
-            )
-            self.ends[self.after[key]] = dict(self.ends.get(value, {}))
+            kept = self._kept_integers(value, sizes) if neutral == 0 else None
+            if kept is None:
+                filler = self.weight(np.array(neutral, dtype_of(value)), f"{self.node}.neutral")
+                inside = self.within(shape_of(value), sizes)
+                kept = self.emit("select", inside, value, filler)
+            self.ends[kept] = dict(self.ends.get(value, {}))
+            self.after[key] = kept
         op.operands[number] = self.after[key]
 
 
