@@ -162,9 +162,9 @@ def _ended(graphs: _Graphs, plan: tuple[int, ...]) -> Imported:
         if max(periods) > MOST_REMAINDERS:
             reason = f"sizes divided by {max(periods)} follow from it"
             raise refuse("length-structure", reason, graphs.dims[periods.index(max(periods))].name)
-        if periods == rows:
+        if all(map(int.__le__, periods, rows)):
             return replaced(imported, ends=ends)
-        rows = periods
+        rows = [*map(max, periods, rows)]
 
 
 def _take_constants_apart(network: NetworkOp) -> None:

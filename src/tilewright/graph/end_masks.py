@@ -90,11 +90,16 @@ def _scatter(at: Following, op: Operation, axes: list[list[int]], size: str) -> 
     at.masked(op, 1, {axes[1][0]: size}, shape_of(op.inputs[0])[0])
 
 
+def _padding(op: Operation) -> float:
+    value = op.get("value", 0.0)  # Perhaps infinite.
+    return value if isinstance(value, float) else 0.0
+
+
 NEUTRAL: Mapping[str, Callable[[Operation], float]] = {
     "average_pool": lambda op: 0,
     "conv": lambda op: op.number("fill") if "fill" in op.values else 0,
     "max_pool": lambda op: _extreme(op, low=True),
-    "pad": lambda op: op.number("value"),
+    "pad": _padding,
 }
 """Elements that windows read after the end of an image, by operation."""
 

@@ -75,6 +75,7 @@ def follow_sizes(
     no operand.
     """
     following = Following(network, weights, sizes, ends, rooms, samples)
+    following.strided = False  # That would take as many samples as there are remainders.
     return following.run(stated)
 
 
@@ -125,6 +126,8 @@ class Following(SizedNetwork):
     ) -> None:
         super().__init__(network, weights, sizes, rooms, units)
         self.begin, self.samples = ends, samples
+        self.strided = True
+        """True if windows may move by more than one along an axis that ends."""
 
     def run(self, stated: Mapping[str, int] = MappingProxyType({})) -> tuple[OutputEnd, ...]:
         """Mask what reads after ends, and add the outputs' sizes; see ``follow_sizes``."""
@@ -255,6 +258,8 @@ class Following(SizedNetwork):
         counted = op.integers("counted", 4, 0) if name == "average_pool" else pads
         if all(counted[axis] == pads[axis] for axis in ended):
             return found
+        if any(counted):
+            raise self.refusal(f"{name} counts some of its padding, of images that end in a run")
         values = {**op.values, "counted": tuple(pads)}
         total = self.emit(name, op.inputs[0], **values)
         shape, dtype = (1, 1, *shape_of(x)[2:]), dtype_of(x)
@@ -324,6 +329,8 @@ class Following(SizedNetwork):
                 beyond[axis] = size
             if not pads[2 + side] or op.operation in NEUTRAL:
                 stride = strides[side]
+                if stride > 1 and not self.strided:
+                    raise self.refusal("windows move by more than one where data decide the size")
                 form = self.forms[size].then(1, padded - reach + stride, stride)
                 return ("oh", "ow")[side], self.named(form)
         raise self.refusal(f"{op.operation} reads windows of an axis whose size a run decides")

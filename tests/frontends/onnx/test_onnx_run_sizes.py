@@ -316,7 +316,7 @@ CASES = {
             node("NonZero", ["x"], ["i"]),
             node("Cast", ["i"], ["floats"], to=FLOAT),
             node("Reshape", ["floats", "image"], ["wide"]),
-            node("Conv", ["wide", "w"], ["z"], pads=[0, 1, 0, 1], strides=[1, 2]),
+            node("Conv", ["wide", "w"], ["z"], pads=[0, 1, 0, 1]),
             node("Reshape", ["z", "flat"], ["y"]),
         ],
         [{"x": dense(3, 4) * (np.arange(12).reshape(3, 4) < k)} for k in (12, 5, 2)],
@@ -441,6 +441,7 @@ def test_a_size_within_the_network_beyond_its_room():
         # The mean of a result divides by a number that follows from the size.
         ([node("Shape", ["i"], ["n"]), node("Cast", ["n"], ["y"], to=FLOAT)], "constant"),
         ([node("Reshape", ["i", "flat"], ["y"])], "joins or splits|shape"),
+        ([node("Conv", ["wide", "w"], ["y"], strides=[1, 2])], "more than one where"),
     ],
 )
 def test_what_cannot_be_followed_is_refused(nodes, reason):
@@ -449,7 +450,7 @@ def test_what_cannot_be_followed_is_refused(nodes, reason):
         node("Cast", ["i"], ["floats"], to=FLOAT),
         node("Reshape", ["floats", "image"], ["wide"]),
     ]
-    constants = {"flat": whole(-1), "image": whole(1, 1, 2, -1)}
+    constants = {"flat": whole(-1), "image": whole(1, 1, 2, -1), "w": dense(1, 1, 2, 2)}
     model = typed_model(
         [*before, *nodes], {"x": dense(3, 4)}, {"y": INT if "Reshape" in str(nodes) else FLOAT},
         constants,
