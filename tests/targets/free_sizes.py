@@ -143,7 +143,7 @@ def tokens(sizes: Mapping[str, int]) -> dict[str, Array]:
 
 
 def ended(
-    path: Path, largest: Mapping[str, int], least: int = 2, rows: int = 1
+    path: Path, largest: Mapping[str, int], least: Mapping[str, int] | None = None, rows: int = 1
 ) -> tuple[frontends.Imported, tuple[OutputEnd, ...]]:
     """The network of a model at its largest sizes, of which a run gives its own as inputs."""
     one = frontends.load(path, shapes=dict(largest))
@@ -151,7 +151,8 @@ def ended(
     network, axes = network_of(one.module), dict[str, dict[str, tuple[int, ...]]]()
     seen, samples = (network, one.weights), list[Sample]()
     for name, size in largest.items():
-        others = {*range(size - rows, size), max(least, size // 3)}
+        low = max(2, size // 3) if least is None else least[name]
+        others = {*range(max(low, size - rows), size), low}
         for less in sorted(others - {size}):
             sizes = {**largest, name: less}
             other = frontends.load(path, shapes=dict(sizes))

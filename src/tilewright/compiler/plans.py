@@ -78,7 +78,7 @@ def write_with_plans(
             shutil.rmtree(directory / PLANS, ignore_errors=True)
             problem = error.problems[0]
             where = f" ({problem.where})" if problem.where else ""
-            reason = reason or f"{problem.reason}{where}"
+            reason = f"{problem.reason}{where}"
         else:
             break
     else:

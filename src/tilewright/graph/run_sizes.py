@@ -247,7 +247,9 @@ class Following(SizedNetwork):
             op.result.replace_all_uses_with(whole)
             assert isinstance(whole.owner, Operation)
             self.before = whole.owner
-            return self._computed(whole.owner)
+            found = self._computed(whole.owner)
+            self.instead[op.result] = self.instead.get(whole, whole)
+            return found
         ended = [axis for axis in (2, 3) if axis in self.ends.get(x, {})]
         sizes = self._single({axis: self.ends[x][axis] for axis in ended})
         found, pads = self._computed(op), op.integers("pads", 4, 0)
