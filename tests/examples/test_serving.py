@@ -68,7 +68,8 @@ def test_a_thousand_requests(package: Path, port: int) -> None:
 
     with ThreadPoolExecutor(CALLERS) as callers:
         answers = list(callers.map(call, requests))
-    assert [status for status, _ in answers] == [200] * REQUESTS
+    refused = {body for status, body in answers if status != 200}
+    assert not refused
     alone = tilewright.Executable.load(package)
     for tokens, (_, body) in zip(requests, answers, strict=True):
         with np.load(io.BytesIO(body)) as outputs:
