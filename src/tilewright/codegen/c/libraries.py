@@ -152,7 +152,9 @@ def _tidy(folder: Path, most: int) -> None:
             status = path.stat()
             entries.append((status.st_mtime, status.st_size, path))
     size = 0
-    for number, (_, bytes_, path) in enumerate(sorted(entries, reverse=True)):
+    for number, (used, bytes_, path) in enumerate(sorted(entries, reverse=True)):
         size += bytes_
         if number >= most or (number and size > MOST_BYTES):
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime == used:  # Nobody is about to load it.
+                    path.unlink()
