@@ -47,13 +47,20 @@ def test_a_plan_ends_with_its_summary() -> None:
     result = call("plan", LENET, "-t", "cambricon-x", "--quiet")
     lines = result.output.rstrip().split("\n\n")[-1].splitlines()
     assert len(lines) <= 10 and lines[0].startswith("total ")
-    kernels = answer_of("plan", LENET, "-t", "cambricon-x", "--quiet")["kernels"]
+    told = answer_of("plan", LENET, "-t", "cambricon-x", "--quiet")
+    kernels = told["kernels"]
     slowest = max(
         (row for row in kernels if row["engine"] == "accelerator"),
         key=lambda row: row["timed_cycles"] or row["predicted_cycles"],
     )
     assert slowest["name"] in lines[2]
-    assert any(line.startswith("bound with all intermediates on the chip") for line in lines)
+    (bound,) = [line for line in lines if line.startswith("bound with all intermediates on")]
+    cycles = sum(row.get("timed_cycles") or row.get("predicted_cycles", 0) for row in kernels)
+    gap = cycles / told["limits"]["cycles"] - 1
+    assert gap > 0 and told["gap"] == pytest.approx(gap)
+    assert bound.endswith(f"; gap at most {gap:.1%}")
+    finished = 8 - told["search_cut_kernels"]
+    assert lines[-1].endswith(f"it finished for {finished} of 8 kernels")
     assert next(row["name"] for row in kernels if row["engine"] == "host") in result.output
     assert any(line.startswith("on the host: 2 of 10 kernels") for line in lines)
 

@@ -79,6 +79,12 @@ def test_the_report_says_all_three(tmp_path: Path) -> None:
     said = " ".join(package.report().split())
     for part in ("of the granule bound", "of the physical bound", "intermediates on the chip"):
         assert part in said
+    facts = package.summary()
+    gap = facts["predicted_cycles"] / facts["on_chip_bound_cycles"] - 1
+    assert f"gap at most {gap * 100:.1f} %" in said
+    every = sum(row["engine"] == "accelerator" for row in facts["kernels"])
+    finished = every - facts["search_cut_kernels"]
+    assert f"the search for schedules finished for {finished} of {every} kernel" in said
 
 
 def test_what_stays_limits_no_kernel(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def plan_command(
     from tilewright.planning import Planner
     from tilewright.planning.cost.balance import imbalance
     from tilewright.planning.cost.limits import most_blocks, move_text
-    from tilewright.runtime.glance import duration
+    from tilewright.runtime.glance import duration, gap
     from tilewright.tile.counts import program_energy
 
     with console.refusals(as_json), console.progress(quiet) as progress:
@@ -127,7 +127,10 @@ def plan_command(
     energy = network_energy(energies, machine, taken) if has_energy(machine) else {}
     if as_json:
         said = {"target": chosen.name, "machine": machine.name, "kernels": rows}
-        said |= {} if limits is None else {"limits": asdict(limits)}
+        if limits is not None:
+            far = gap(taken, limits.cycles) if limits.cycles else None
+            said |= {"limits": asdict(limits), "gap": far}
+        said |= {"search_cut_kernels": _cut(rows)}
         said |= {} if seconds is None else {"host_seconds": seconds}
         said |= {"energy_pj": energy} if energy else {}
         console.print_json(said | ({"area_mm2": areas} if (areas := area_of(machine)) else {}))
@@ -229,19 +232,30 @@ def summary(
     else:
         lines.append("on the host: no kernel")
     searched = sum(row["seconds"] for row in planned)
-    lines.append(f"took {elapsed:.2f} s, of which the search for schedules {searched:.2f} s")
+    found = f"; it finished for {len(planned) - _cut(planned)} of {len(planned)} kernels"
+    lines.append(
+        f"took {elapsed:.2f} s, the search for schedules {searched:.2f} s"
+        + (found if planned else "")
+    )
     return lines
 
 
 def _limits(limits: NetworkLimits, cycles: float) -> list[str]:
     """The bound with all intermediates on the chip, and how busy what is."""
+    from tilewright.runtime.glance import gap
+
     limited = ", ".join(f"{name} {n}" for name, n in limits.kernels.items())
+    far = f"; gap at most {gap(cycles, limits.cycles):.1%}" if limits.cycles else ""
     busy = ", ".join(f"{name} {_share(n, cycles)}" for name, n in limits.work.items())
     return [
-        f"bound with all intermediates on the chip {limits.cycles:,.0f}, "
-        f"{_share(limits.cycles, cycles)}, by {limits.resource}",
+        f"bound with all intermediates on the chip {limits.cycles:,.0f}, by {limits.resource}{far}",
         f"kernels limited by {limited}; busy: {busy}",
     ]
+
+
+def _cut(rows: Sequence[dict[str, Any]]) -> int:
+    """The number of kernels of which a limit cut the search for schedules."""
+    return sum(row["engine"] == "accelerator" and not row["complete"] for row in rows)
 
 
 def _share(part: float, whole: float) -> str:

@@ -119,7 +119,10 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
     taken = facts.get("cycles") or facts.get("predicted_cycles")
     chip = facts.get("on_chip_bound_cycles")
     if taken and chip:
-        where = f", {percent(chip / taken)} of the one with all intermediates on the chip{where}"
+        where = (
+            f", {percent(chip / taken)} of the one with all intermediates on the chip{where}: "
+            f"gap at most {percent(gap(taken, chip))}; {search_text(facts)}"
+        )
     totals.append(
         (
             "efficiency",
@@ -136,6 +139,19 @@ def summary_lines(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, 
 
         totals.append(("energy", energy_text(energy)))
     return totals
+
+
+def gap(taken: float, bound: float) -> float:
+    """The part of a bound by which cycles exceed it: no other fusion, residency or schedules save
+    more."""
+    return max(taken / bound - 1.0, 0.0)
+
+
+def search_text(facts: Mapping[str, Any]) -> str:
+    """For how many kernels the search for schedules finished, in words; limits cut the others'."""
+    every = sum(row["engine"] == "accelerator" for row in facts["kernels"])
+    finished = every - facts["search_cut_kernels"]
+    return f"the search for schedules finished for {finished} of {_count(every)}"
 
 
 def efficiencies(

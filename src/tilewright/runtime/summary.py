@@ -93,6 +93,9 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         "clock_hz": clock,
         **whole,
         "on_chip_bound_cycles": manifest.on_chip_bound,
+        "search_cut_kernels": sum(
+            not entry.complete for entry in manifest.kernels if entry.engine == "accelerator"
+        ),
         "peak_memory_bytes": manifest.peak_memory_bytes,
         "lower_bound_memory_bytes": manifest.lower_bound_memory_bytes,
         "kernels": kernels,

@@ -107,6 +107,7 @@ def test_the_summary_has_ten_lines_at_most(models: Path) -> None:
         assert 6 <= len(lines) <= 10
         told = dict(lines)
         assert "cycles at" in told["accelerator"] and "through dram" in told["traffic"]
+        assert re.search(r"gap at most [\d.]+ %; the search for schedules", told["efficiency"])
 
 
 def test_energy_is_told_where_the_summary_has_it(on_npu: tilewright.Executable) -> None:

@@ -13,8 +13,10 @@ from tilewright.report.page.kernel_list import kernel_list
 from tilewright.runtime.glance import (
     duration,
     efficiencies,
+    gap,
     of_host,
     percent,
+    search_text,
     short_reason,
     size,
 )
@@ -43,7 +45,10 @@ def summary_lines(figures: Figures) -> list[tuple[str, str]]:
     bounds = f"{percent(granule)} of the granule bound, {percent(physical)} of physical"
     chip = facts.get("on_chip_bound_cycles")
     if cycles and chip:
-        bounds += f", {percent(chip / cycles)} of the bound with all intermediates on the chip"
+        bounds += (
+            f", {percent(chip / cycles)} of the bound with all intermediates on the chip: "
+            f"gap at most {percent(gap(cycles, chip))}; {search_text(facts)}"
+        )
     lines.append(("efficiency", bounds))
     limits = _limits(figures)
     if limits:

@@ -14,6 +14,7 @@ from tests.planning.planners.test_cores import in_floats
 from tests.planning.planning_kernels import conv, dense, pool
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
+from tilewright.machine.load import load_machine
 from tilewright.planning import Planner
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.papers.scheduling import Scheduling
@@ -230,6 +231,16 @@ def test_tiles_that_the_primitive_does_not_compute() -> None:
     schedule = Scheduling(in_floats(pool(8, 12, 2, 2)), MACHINE)
     with pytest.raises(TilewrightError, match="schedule-tile"):
         schedule.finished()
+
+
+def test_operands_that_pass_memories_on_the_way_are_refused_with_these() -> None:
+    machine = load_machine(LENET.parents[1] / "machines" / "three-levels.toml")
+    with pytest.raises(TilewrightError) as caught:
+        Scheduling(conv(8, 8, 8), machine)
+    (problem,) = caught.value.problems
+    assert problem.code == "schedule-path"
+    assert "l3 and l2" in problem.reason and "from dram to feature" in problem.reason
+    assert "planner" in problem.help and "move from dram to feature" in problem.help
 
 
 def test_machines_that_compute_in_place() -> None:

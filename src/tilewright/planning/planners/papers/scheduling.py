@@ -33,6 +33,7 @@ from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.planners.stated import stated_schedule, tiling
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.space.footprint import Use, uses_of
+from tilewright.planning.space.levels import paths_of
 from tilewright.planning.space.tilings import Space
 
 
@@ -75,6 +76,7 @@ class Scheduling:
     def __init__(self, kernel: Kernel, machine: Machine, primitive: str | Primitive = "") -> None:
         self.kernel, self.machine = kernel, machine
         self.primitive = self._primitive(primitive)
+        self._check_paths()
         self.uses = uses_of(kernel, machine, self.primitive)
         if all(use.move is None for use in self.uses):
             raise self._refuse(
@@ -208,6 +210,23 @@ class Scheduling:
                 return primitive
         known = ", ".join(primitive.name for primitive in candidates)
         raise self._refuse("schedule-primitive", f"no primitive {name} computes it", known)
+
+    def _check_paths(self) -> None:
+        """Refuse operands that pass memories on their way: the primitives name one tile and one
+        buffer of each, so what lies in the others, and in which loop it moves, would be open."""
+        paths = paths_of(self.machine, self.primitive)
+        for operand in self.kernel.operands:
+            moves = paths.get(operand.role, ())
+            if len(moves) > 1:
+                passed = " and ".join(move.target for move in moves[:-1])
+                ends = f"from {moves[0].source} to {moves[-1].target}"
+                raise self._refuse(
+                    "schedule-path",
+                    f"{operand.name} passes {passed} on its way {ends}, and a schedule by hand "
+                    "has one tile and one buffer of each operand: none for what it passes",
+                    "leave the node to the planner, which finds a tile for each memory on the way, "
+                    f"or give the machine a move {ends}",
+                )
 
     def _refuse(self, code: str, reason: str, help: str = "") -> Exception:
         nodes = ", ".join(self.kernel.nodes)
